@@ -1,0 +1,5 @@
+"""`python -m stagewise`."""
+
+from stagewise.cli.main import run
+
+run()

@@ -1,0 +1,85 @@
+"""The `stagewise` command: its sub-commands, and one line for every mistake."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from stagewise.cli import planning_commands, world_commands
+from stagewise.errors import StagewiseError, one_line
+
+USER_MISTAKE = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="stagewise",
+    help="Plan and decide who trains in hierarchical federated learning when clients come and go.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(world_commands.scenario_app, name="scenario")
+app.command()(world_commands.availability)
+app.command()(planning_commands.plan)
+app.command()(planning_commands.decide)
+app.command()(planning_commands.solve)
+app.command()(planning_commands.check)
+app.command()(planning_commands.check_plan)
+app.command()(planning_commands.compare)
+app.command()(planning_commands.methods)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from stagewise import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _stagewise(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status is 0, 1 (a check failed), 2 (a mistake) or 130."""
+    try:
+        status = app(args=arguments, standalone_mode=False)
+    except StagewiseError as error:
+        return _complain(str(error))
+    except typer.TyperException as error:
+        # Without a sub-command the help has been printed and there is nothing to add.
+        return _complain(error.format_message()) if error.format_message() else USER_MISTAKE
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted; nothing was written")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away; keep the interpreter from complaining about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return USER_MISTAKE
+    except OSError as error:
+        return _complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
+    except MemoryError:
+        return _complain("not enough memory for this input")
+    return status if isinstance(status, int) else 0
+
+
+def _complain(message: str) -> int:
+    print(f"stagewise: {one_line(message)}", file=sys.stderr)
+    return USER_MISTAKE
+
+
+def run() -> None:
+    """The entry point of the installed command."""
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    run()

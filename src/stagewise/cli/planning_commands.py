@@ -1,0 +1,281 @@
+"""Commands that plan, decide, check and compare."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stagewise.comparison import MethodSummary
+
+# Whatever needs NumPy is imported inside the commands, so that --help answers at once.
+
+ScenarioFile = Annotated[str, typer.Argument(help="Scenario file; - is standard input.")]
+PlanFile = Annotated[str, typer.Argument(help="Plan file.")]
+RoundsFile = Annotated[str, typer.Option("--online", help="Rounds file: who is online.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="File to write; - is standard output.")]
+Seed = Annotated[int, typer.Option(help="Seed of every random draw.")]
+Seconds = Annotated[float | None, typer.Option(help="Time limit of one search, in seconds.")]
+Risk = Annotated[str, typer.Option(help="exact, sampled or markov.")]
+
+
+def plan(
+    scenario: ScenarioFile,
+    output: Output,
+    method: Annotated[
+        str, typer.Option(help="local-search, or paper: Algs. 2 and 3.")
+    ] = "local-search",
+    risk: Risk = "exact",
+    seed: Seed = 0,
+    seconds: Seconds = None,
+) -> None:
+    """Plan A: choose the long-term clients of every edge."""
+    from stagewise.plan_a.planners import plan as make
+    from stagewise.plans import save_plan
+    from stagewise.world.scenario_file import load_scenario
+
+    made = make(load_scenario(scenario), method=method, risk=risk, seed=seed, seconds=seconds)  # type: ignore[arg-type]
+    save_plan(made, output)
+    state = "feasible" if made.feasible else f"{len(made.violations)} limits broken"
+    _tell(
+        f"{len(made.assignment)} long-term clients, objective {made.objective:.4f}, {state}, "
+        f"{made.plan_ms / 1000:.2f} s"
+    )
+
+
+def decide(
+    scenario: ScenarioFile,
+    plan: PlanFile,
+    online: RoundsFile,
+    output: Output,
+    mode: Annotated[
+        str, typer.Option(help="strict: every online long-term client trains; or flexible.")
+    ] = "strict",
+    method: Annotated[
+        str | None, typer.Option(help="repair, or ccu: Alg. 4. Default: as the plan was made.")
+    ] = None,
+    remedy: Annotated[
+        str | None,
+        typer.Option(help="For rounds that stay infeasible: drop, reweight or lend."),
+    ] = None,
+    replan_every: Annotated[
+        int | None, typer.Option(help="Plan A again after so many rounds.")
+    ] = None,
+    replan_cost: Annotated[
+        float | None, typer.Option(help="... when a round costs this many times the plan.")
+    ] = None,
+    replan_change: Annotated[
+        float | None, typer.Option(help="... when links or CPUs changed by this factor.")
+    ] = None,
+    replan_absence: Annotated[
+        float | None, typer.Option(help="... when presence is off its estimate by this much.")
+    ] = None,
+) -> None:
+    """Plan B: decide round after round from a plan."""
+    from stagewise.decisions import save_decisions
+    from stagewise.plans import load_plan
+    from stagewise.replanning import InlineExecutor, Replanner, Triggers
+    from stagewise.world.rounds import load_rounds
+    from stagewise.world.scenario_file import load_scenario
+
+    triggers = Triggers(
+        every=replan_every,
+        cost_factor=replan_cost,
+        change_factor=replan_change,
+        absence_gap=replan_absence,
+    )
+    world = load_scenario(scenario)
+    long_term = load_plan(plan, world)
+    rounds = load_rounds(online, world)
+    options: dict[str, Any] = {"mode": mode, "method": method, "remedy": remedy}
+    with (
+        _progress("deciding", len(rounds)) as advance,
+        Replanner(long_term, triggers, executor=InlineExecutor()) as replanner,
+    ):
+        decisions = []
+        for round_ in rounds:
+            decisions.append(replanner.decide(round_, **options))
+            advance()
+    save_decisions(decisions, output)
+
+
+def solve(
+    scenario: ScenarioFile,
+    online: RoundsFile,
+    output: Output,
+    method: Annotated[str, typer.Option(help="See `stagewise methods`.")],
+    seed: Seed = 0,
+    seconds: Seconds = None,
+) -> None:
+    """Solve P0 anew in each round."""
+    from stagewise.decisions import save_decisions
+    from stagewise.policy import solve as run
+    from stagewise.world.rounds import load_rounds
+    from stagewise.world.scenario_file import load_scenario
+
+    world = load_scenario(scenario)
+    rounds = load_rounds(online, world)
+    with _progress("solving", len(rounds)) as advance:
+        decisions = run(
+            world,
+            rounds,
+            method=method,
+            seed=seed,
+            seconds=seconds,
+            progress=lambda decision: advance(),
+        )
+    save_decisions(decisions, output)
+
+
+def check(
+    scenario: ScenarioFile,
+    decisions: Annotated[str, typer.Argument(help="Decisions file.")],
+    online: RoundsFile,
+) -> None:
+    """Recompute every figure and constraint of a decisions file; exit 1 if anything is not true."""
+    from stagewise.check import check_decisions
+    from stagewise.decisions import load_decision_records
+    from stagewise.world.rounds import load_rounds
+    from stagewise.world.scenario_file import load_scenario
+
+    world = load_scenario(scenario)
+    records = load_decision_records(decisions)
+    _verdict(
+        check_decisions(world, load_rounds(online, world), records), f"{len(records)} decisions"
+    )
+
+
+def check_plan(scenario: ScenarioFile, plan: PlanFile, risk: Risk = "exact") -> None:
+    """Recompute every figure and constraint of a plan file; exit 1 if anything is not true."""
+    from stagewise.check import check_plan as examine
+    from stagewise.plans import load_plan_record
+    from stagewise.world.scenario_file import load_scenario
+
+    _verdict(examine(load_scenario(scenario), load_plan_record(plan), risk), "plan")
+
+
+def compare(
+    scenario: ScenarioFile,
+    online: RoundsFile,
+    methods: Annotated[
+        str | None, typer.Option(help="Names with commas between them. Default: all.")
+    ] = None,
+    seed: Seed = 0,
+    seconds: Seconds = None,
+    workers: Annotated[int, typer.Option(help="Processes that share the methods.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """All methods side by side on the same rounds."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from stagewise.comparison import compare as run
+    from stagewise.policy import policy_names
+    from stagewise.world.checks import whole
+    from stagewise.world.rounds import load_rounds
+    from stagewise.world.scenario_file import load_scenario
+
+    whole("--workers", workers, 1)
+    world = load_scenario(scenario)
+    rounds = load_rounds(online, world)
+    names = policy_names() if methods is None else [name.strip() for name in methods.split(",")]
+    executor = (
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) if workers > 1 else None
+    )
+    try:
+        with _progress("comparing", len(names)) as advance:
+            summaries = run(
+                world,
+                rounds,
+                methods=names,
+                seed=seed,
+                seconds=seconds,
+                executor=executor,
+                progress=lambda summary: advance(),
+            )
+    finally:
+        if executor is not None:
+            executor.shutdown(cancel_futures=True)
+    if json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode([summary.as_dict() for summary in summaries]).decode())
+    else:
+        _print_table(summaries)
+
+
+def methods(
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
+) -> None:
+    """The names of all methods, ours and those of installed packages."""
+    import msgspec
+
+    from stagewise.policy import policy_names
+
+    names = policy_names()
+    typer.echo(msgspec.json.encode(names).decode() if json else "\n".join(names))
+
+
+def _print_table(summaries: "list[MethodSummary]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{summaries[0].rounds if summaries else 0} rounds, means over rounds")
+    table.add_column("method", no_wrap=True)
+    for heading in ("cost", "delay (s)", "energy (J)", "clients", "KLD"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("feasible", "decision (ms)", "slowest (ms)", "Plan A (s)"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for s in summaries:
+        table.add_row(
+            s.method,
+            f"{s.objective:.3f}",
+            f"{s.delay_s:.3f}",
+            f"{s.energy_j:.3f}",
+            f"{s.clients:.1f}",
+            f"{s.kld:.3f}",
+            f"{s.feasible_rounds}/{s.rounds}",
+            f"{s.decision_ms_median:.1f}",
+            f"{s.decision_ms_max:.1f}",
+            "" if s.plan_ms is None else f"{s.plan_ms / 1000:.2f}",
+        )
+    console = Console()
+    # Wide enough for every column when the output is not a terminal.
+    console.print(table) if console.is_terminal else Console(width=140).print(table)
+
+
+def _verdict(problems: list[str], what: str) -> None:
+    for problem in problems:
+        typer.echo(problem)
+    if problems:
+        raise typer.Exit(1)
+    typer.echo(f"{what}: everything is true")
+
+
+def _tell(message: str) -> None:
+    print(message, file=sys.stderr)
+
+
+@contextmanager
+def _progress(what: str, total: int) -> "Iterator[Callable[[], None]]":
+    """A progress bar on standard error, where a person sees it; yields the step to call."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)

@@ -1,0 +1,41 @@
+"""The stagewise methods as policies: Plan A when the policy is made, Plan B in every round."""
+
+from dataclasses import dataclass
+
+from stagewise.plan_a.planners import plan
+from stagewise.plan_b.decide import PLAN_B_METHODS, prepare
+from stagewise.plans import Plan
+from stagewise.policy import Policy
+from stagewise.problem.statement import Mode
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import IntArray, Scenario
+
+
+@dataclass(frozen=True, eq=False)
+class StagewisePolicy:
+    """Follows one plan."""
+
+    plan: Plan
+    method: str
+    mode: Mode
+
+    def __post_init__(self) -> None:
+        prepare(self.method)
+
+    def decide(self, round_: Round, index: int) -> IntArray:
+        return PLAN_B_METHODS[self.method](self.plan, round_, index, self.mode)
+
+
+def stagewise_paper(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """StagewiseHFL as the paper has it: Algs. 2 and 3, then Alg. 4."""
+    return StagewisePolicy(plan(scenario, method="paper", seed=seed), "ccu", "strict")
+
+
+def stagewise_strict(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """Our plan and our repair, with every online long-term client serving (12d)."""
+    return StagewisePolicy(plan(scenario, seed=seed), "repair", "strict")
+
+
+def stagewise_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """Our plan and our repair, which may leave surplus long-term clients out."""
+    return StagewisePolicy(plan(scenario, seed=seed), "repair", "flexible")

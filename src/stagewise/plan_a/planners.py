@@ -1,0 +1,64 @@
+"""Plan A by name: `paper` is Algs. 2 and 3, `local-search` our annealing of the same problem P1."""
+
+import time
+from collections.abc import Callable
+
+from stagewise.errors import StagewiseError, shown
+from stagewise.plan_a.client_set import improve_client_set, random_client_set
+from stagewise.plans import Plan, make_plan
+from stagewise.problem.risk import RiskName, risk_measure
+from stagewise.problem.statement import Problem, p1
+from stagewise.randomness import generator
+from stagewise.search.instance import build_instance
+from stagewise.search.local_search import Effort, local_search
+from stagewise.warm_up import warm_up
+from stagewise.world.scenario import IntArray, Scenario
+
+Planner = Callable[[Problem, int, float | None], IntArray]
+
+# The random set that Alg. 3 starts from holds this many times the data that all edges need.
+_START_COVERAGE = 2.0
+
+
+def plan(
+    scenario: Scenario,
+    *,
+    method: str = "local-search",
+    risk: RiskName = "exact",
+    seed: int = 0,
+    seconds: float | None = None,
+) -> Plan:
+    """Plan A: choose the long-term clients of every edge by solving P1.
+
+    `method` is `paper` (Algs. 2, 3) or `local-search`; `risk` the measure that stands for (11a) and
+    (11b); `seconds` a limit on the search. A scenario without a plan inside its limits still gets the
+    best one found, with `feasible` false and its violations.
+    """
+    if method not in PLANNERS:
+        raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLANNERS)}")
+    warm_up()
+    began = time.perf_counter()
+    measure = risk_measure(scenario, risk, seed)
+    edge_of = PLANNERS[method](p1(scenario, measure), seed, seconds)
+    plan_ms = 1000 * (time.perf_counter() - began)
+    return make_plan(measure, edge_of, method=method, seed=seed, plan_ms=plan_ms)
+
+
+def _plan_by_paper(problem: Problem, seed: int, seconds: float | None) -> IntArray:
+    """GoCMinC2EA inside LILongClientD, from a random set of clients."""
+    instance = build_instance(problem)
+    limits = problem.scenario.limits
+    data = _START_COVERAGE * len(problem.scenario.edges) * (limits.data_min + limits.data_margin)
+    start = random_client_set(instance, generator(seed, "long-term clients"), data)
+    return improve_client_set(instance, start, seconds=seconds).assignment
+
+
+def _plan_by_local_search(problem: Problem, seed: int, seconds: float | None) -> IntArray:
+    """Annealing on the incremental kernel; larger systems get fewer tries for each edge."""
+    edges = len(problem.scenario.edges)
+    effort = Effort(runs=4 if edges <= 50 else 1, moves_per_edge=max(8_000, 160_000 // edges))
+    instance = build_instance(problem)
+    return local_search(instance, seed=seed, effort=effort, seconds=seconds).assignment
+
+
+PLANNERS: dict[str, Planner] = {"paper": _plan_by_paper, "local-search": _plan_by_local_search}

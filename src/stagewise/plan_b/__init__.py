@@ -1,0 +1,1 @@
+"""Plan B: in every round, who stands in for the long-term clients that are absent."""

@@ -1,0 +1,60 @@
+"""One round's decision from a plan: the method, the mode and, where it fails, the remedy."""
+
+import time
+from collections.abc import Callable, Iterable
+from importlib import import_module
+
+from stagewise.decisions import Decision, make_decision
+from stagewise.errors import StagewiseError, shown
+from stagewise.plan_b.ccu import cluster_based_update
+from stagewise.plan_b.remedies import Remedy, apply_remedy
+from stagewise.plan_b.repair import repair
+from stagewise.plans import Plan
+from stagewise.problem.statement import Mode
+from stagewise.warm_up import warm_up
+from stagewise.world.rounds import Round, round_of
+from stagewise.world.scenario import BoolArray, IntArray
+
+PlanBMethod = Callable[[Plan, Round, int, Mode], IntArray]
+
+PLAN_B_METHODS: dict[str, PlanBMethod] = {"ccu": cluster_based_update, "repair": repair}
+_FOLLOWS = {"paper": "ccu"}
+MODES = ("strict", "flexible")
+
+
+def prepare(method: str) -> None:
+    """Load and compile what `method` needs, so that no decision's time includes it."""
+    warm_up()
+    if method == "ccu":
+        import_module("sklearn.cluster")
+
+
+def decide(
+    plan: Plan,
+    online: Round | BoolArray | Iterable[str],
+    *,
+    index: int = 0,
+    method: str | None = None,
+    mode: Mode = "strict",
+    remedy: Remedy | None = None,
+) -> Decision:
+    """The decision of round `index` in which the given clients are online.
+
+    `strict` keeps (12d): every online long-term client trains at its edge. `flexible` may leave a
+    surplus one out. `remedy` says what to do where the round cannot be made feasible.
+    """
+    method = _FOLLOWS.get(plan.method, "repair") if method is None else method
+    if method not in PLAN_B_METHODS:
+        raise StagewiseError(
+            f"method = {shown(method)}: must be one of {', '.join(PLAN_B_METHODS)}"
+        )
+    if mode not in MODES:
+        raise StagewiseError(f"mode = {shown(mode)}: must be one of {', '.join(MODES)}")
+    prepare(method)
+    round_ = round_of(plan.scenario, online)
+    began = time.perf_counter()
+    edge_of = PLAN_B_METHODS[method](plan, round_, index, mode)
+    if remedy is not None:
+        edge_of = apply_remedy(remedy, plan, round_, index, mode, edge_of)
+    decision_ms = 1000 * (time.perf_counter() - began)
+    return make_decision(round_, edge_of, index=index, method=method, decision_ms=decision_ms)

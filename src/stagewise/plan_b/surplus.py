@@ -1,0 +1,36 @@
+"""Leaving surplus clients out of a feasible round."""
+
+import numpy as np
+
+from stagewise.problem.statement import Problem
+from stagewise.search.instance import build_instance
+from stagewise.search.state import (
+    NOBODY,
+    change_edge,
+    new_state,
+    start_from,
+    value,
+    value_after,
+    violation_after,
+)
+from stagewise.world.costs import UNASSIGNED
+from stagewise.world.scenario import IntArray
+
+
+def leave_out_surplus(problem: Problem, assignment: IntArray) -> IntArray:
+    """Remove, one by one, the client whose leaving saves most and breaks nothing more."""
+    instance = build_instance(problem)
+    state = new_state(instance)
+    start_from(instance, state, assignment)
+    while True:
+        best_value, best_client = value(instance, state), NOBODY
+        for client in np.flatnonzero(state.edge_of != UNASSIGNED).tolist():
+            edge = int(state.edge_of[client])
+            if violation_after(instance, state, edge, client, NOBODY) > state.violation[edge]:
+                continue
+            after = value_after(instance, state, edge, client, NOBODY, NOBODY, NOBODY, NOBODY)
+            if after < best_value:
+                best_value, best_client = after, client
+        if best_client == NOBODY:
+            return np.asarray(state.edge_of)
+        change_edge(instance, state, int(state.edge_of[best_client]), best_client, NOBODY)

@@ -1,0 +1,98 @@
+"""Risk: how likely an edge's long-term clients are to leave it short or unbalanced (11a, 11b)."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from stagewise.errors import StagewiseError, shown
+from stagewise.randomness import generator
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
+
+RiskName = Literal["exact", "sampled", "markov"]
+SAMPLES = 1024
+_MEASURES = {"markov": 1, "exact": 2, "sampled": 3}
+_BLOCK = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class RiskMeasure:
+    """One of the three measures, ready to be asked about any set of clients.
+
+    `markov` is (11f) and (11g) as the paper prints them, `exact` the true probability where an edge
+    has few enough uncertain clients and `sampled` beyond, `sampled` the share of common random rounds.
+    """
+
+    name: RiskName
+    scenario: Scenario
+    samples: npt.NDArray[np.uint64]
+    """Shape (clients, words): bit r is set where the client is online in sampled round r."""
+    sample_count: int
+
+    @property
+    def measure(self) -> int:
+        return _MEASURES[self.name]
+
+    @property
+    def kld_limit(self) -> float:
+        limits = self.scenario.limits
+        return limits.kld_max - limits.kld_margin
+
+    @property
+    def data_limit(self) -> float:
+        limits = self.scenario.limits
+        return limits.data_min + limits.data_margin
+
+    def of(self, members: IntArray) -> tuple[float, float]:
+        """(KLD risk, data risk) of an edge whose long-term clients are `members`."""
+        from stagewise.problem.risk_kernels import edge_risk, risk_scratch
+
+        target = self.scenario.target
+        kld_risk, data_risk = edge_risk(
+            self.measure,
+            np.asarray(members, dtype=np.int64),
+            len(members),
+            self.scenario.clients.label_rows,
+            target,
+            np.log(target),
+            self.scenario.clients.online_probability,
+            self.samples,
+            self.sample_count,
+            self.kld_limit,
+            self.data_limit,
+            risk_scratch(len(target), len(members)),
+        )
+        return float(kld_risk), float(data_risk)
+
+
+def risk_measure(
+    scenario: Scenario, name: RiskName = "exact", seed: int = 0, samples: int = SAMPLES
+) -> RiskMeasure:
+    """The named measure for `scenario`; the sampled rounds depend on `seed` alone."""
+    if name not in get_args(RiskName):
+        raise StagewiseError(
+            f"risk = {shown(name)}: must be one of {', '.join(get_args(RiskName))}"
+        )
+    clients = 0 if name == "markov" else len(scenario.clients)
+    return RiskMeasure(
+        name=name,
+        scenario=scenario,
+        samples=_sampled_rounds(scenario.clients.online_probability[:clients], seed, samples),
+        sample_count=samples,
+    )
+
+
+def _sampled_rounds(probability: FloatArray, seed: int, samples: int) -> npt.NDArray[np.uint64]:
+    """Independent rounds as bits, drawn in blocks so that a million clients fit in memory."""
+    words = -(-samples // 64)
+    packed = np.zeros((len(probability), words), dtype=np.uint64)
+    for block, start in enumerate(range(0, len(probability), _BLOCK)):
+        rows = slice(start, start + _BLOCK)
+        draws = generator(seed, "risk samples", block).random(
+            (len(probability[rows]), 64 * words), dtype=np.float32
+        )
+        online = draws < probability[rows, None]
+        bits = np.packbits(online, axis=1, bitorder="little")
+        packed[rows] = bits.view(np.dtype("<u8"))
+    return packed

@@ -1,0 +1,153 @@
+"""A problem as the compiled search sees it: flat arrays, and the statement in a few numbers."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from stagewise.problem.statement import Problem
+from stagewise.randomness import generator
+from stagewise.world.costs import UNASSIGNED
+from stagewise.world.scenario import BoolArray, FloatArray, IntArray
+
+# What is minimised.
+COST, PLAN_COST, MEAN_KLD, MOST_CLIENTS = 0, 1, 2, 3
+
+# What the search may do with a client.
+FREE, AT_ITS_EDGE, MUST_SERVE = 0, 1, 2
+
+NO_RISK = 0
+
+
+class Instance(NamedTuple):
+    """What never changes during a search. Per-round costs already include the edge rounds L."""
+
+    link_start: IntArray
+    link_edge: IntArray
+    link_client: IntArray
+    link_delay: FloatArray
+    link_energy: FloatArray
+    candidate_start: IntArray
+    """Edge j may recruit over the links candidate[candidate_start[j]:candidate_start[j+1]]."""
+    candidate: IntArray
+    """Cheapest first within an edge."""
+    rows: tuple[IntArray, IntArray, IntArray, IntArray]
+    """Label counts in compressed rows, and the data sizes."""
+    target: FloatArray
+    log_target: FloatArray
+    probability: FloatArray
+    log_probability: FloatArray
+    capacity: IntArray
+    uplink_delay: FloatArray
+    uplink_energy: FloatArray
+    lock: npt.NDArray[np.int8]
+    zobrist: npt.NDArray[np.uint64]
+    """A random word for each client; an edge's members are known by the xor of theirs."""
+    samples: npt.NDArray[np.uint64]
+    sample_count: int
+    objective: int
+    price_scale: float
+    """What one client costs, roughly: the scale of temperatures and penalties."""
+    delay_weight: float
+    energy_weight: float
+    continuity_weight: float
+    count_weight: float
+    """What one client more is worth when the number of clients is maximised."""
+    risk: int
+    kld_limit: float
+    data_limit: float
+    kld_risk_limit: float
+    data_risk_limit: float
+    keep_kld: bool
+    empty_violation: float
+    """The violation of an edge without clients: more than any edge with clients can have."""
+
+
+def build_instance(
+    problem: Problem,
+    *,
+    objective: int | None = None,
+    keep_kld: bool = True,
+    usable: BoolArray | None = None,
+    pinned: int = AT_ITS_EDGE,
+) -> Instance:
+    """The compiled form of `problem`.
+
+    `objective` replaces the problem's own, `keep_kld` false drops the constraint on KLD, `usable`
+    restricts the links, and `pinned` says what the search may do with the clients of (12d).
+    """
+    scenario, costs, allowed, risk = problem.scenario, problem.costs, problem.allowed, problem.risk
+    links, edges, clients, limits = (
+        scenario.links,
+        scenario.edges,
+        scenario.clients,
+        scenario.limits,
+    )
+    lock = np.zeros(len(clients), dtype=np.int8)
+    if problem.pinned is not None:
+        lock[problem.pinned != UNASSIGNED] = pinned
+    if objective is None:
+        objective = COST if risk is None else PLAN_COST
+    usable = allowed[links.client] if usable is None else usable & allowed[links.client]
+    if problem.pinned is not None and pinned == AT_ITS_EDGE:
+        place = problem.pinned[links.client]
+        usable &= (place == UNASSIGNED) | (place == links.edge)
+    repeat = float(scenario.edge_rounds)
+    delay, energy = repeat * costs.delay_s, repeat * costs.energy_j
+    weights = scenario.weights
+    price = weights.delay * delay + weights.energy * energy
+    if usable.all():
+        kept = np.arange(len(links))
+        start = links.start
+    else:
+        kept = np.flatnonzero(usable)
+        start = np.concatenate([[0], np.cumsum(usable)])[links.start]
+    link_edge = links.edge[kept]
+    price = price[kept]
+    order = np.lexsort((price, link_edge))
+    candidate_start = np.zeros(len(edges) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(link_edge, minlength=len(edges)), out=candidate_start[1:])
+    probability = clients.online_probability
+    largest_cost = weights.delay * (delay.max(initial=0) + edges.uplink_delay_s.max()) + (
+        weights.energy * (float(edges.uplink_energy_j.sum()) + float(energy.sum()))
+    )
+    log_target = np.log(scenario.target)
+    return Instance(
+        link_start=start,
+        link_edge=link_edge,
+        link_client=links.client[kept],
+        link_delay=delay[kept],
+        link_energy=energy[kept],
+        candidate_start=candidate_start,
+        candidate=order.astype(np.int64),
+        rows=clients.label_rows,
+        target=scenario.target,
+        log_target=log_target,
+        probability=probability,
+        log_probability=np.log(np.maximum(probability, 1e-300)),
+        capacity=edges.capacity,
+        uplink_delay=edges.uplink_delay_s,
+        uplink_energy=edges.uplink_energy_j,
+        lock=lock,
+        zobrist=generator(0, "zobrist").integers(2**64, size=len(clients), dtype=np.uint64),
+        samples=np.zeros((0, 1), dtype=np.uint64) if risk is None else risk.samples,
+        sample_count=1 if risk is None else risk.sample_count,
+        objective=objective,
+        price_scale=float(np.median(price)) if len(price) else 1.0,
+        delay_weight=float(weights.delay),
+        energy_weight=float(weights.energy),
+        continuity_weight=float(weights.continuity),
+        count_weight=1.0 + float(largest_cost),
+        risk=NO_RISK if risk is None else risk.measure,
+        kld_limit=float(limits.kld_max if risk is None else risk.kld_limit),
+        data_limit=float(limits.data_min if risk is None else risk.data_limit),
+        kld_risk_limit=float(limits.kld_risk),
+        data_risk_limit=float(limits.data_risk),
+        keep_kld=keep_kld,
+        empty_violation=2.0 + float(-log_target.min()),
+    )
+
+
+def unassigned(clients: int) -> Any:
+    """An assignment that selects nobody."""
+    return np.full(clients, UNASSIGNED, dtype=np.int64)

@@ -1,0 +1,118 @@
+"""Local search: annealing runs from a given or an empty start, the best of them kept."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagewise.randomness import integer_seed
+from stagewise.search.annealing import anneal
+from stagewise.search.instance import Instance, unassigned
+from stagewise.search.random_bits import bits_from
+from stagewise.search.state import State, new_state, start_from
+from stagewise.world.scenario import IntArray
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to search. Temperatures and penalty are in units of what one client costs."""
+
+    runs: int = 4
+    moves_per_edge: int = 40_000
+    start_temperature: float = 0.4
+    end_temperature: float = 0.01
+    penalty: float = 20.0
+    mending_runs: int = 2
+    """Further runs, at the edges alone that the runs before have left in violation."""
+    mending_moves_per_edge: int = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The best assignment of a search; less violation always comes before less value."""
+
+    assignment: IntArray
+    violation: float
+    value: float
+
+    def better_than(self, other: "Found | None") -> bool:
+        return other is None or (self.violation, self.value) < (other.violation, other.value)
+
+
+def local_search(
+    instance: Instance,
+    start: IntArray | None = None,
+    *,
+    seed: int = 0,
+    effort: Effort | None = None,
+    seconds: float | None = None,
+    focus: IntArray | None = None,
+    state: State | None = None,
+) -> Found:
+    """The best assignment that annealing runs find from `start` (default: nobody serves).
+
+    Clients that are pinned keep the place they have in `start`. `focus` names the edges to work at.
+    With `seconds` the runs go on until the time is over, one at the least; otherwise there are
+    `effort.runs` of them. The result depends on the seed alone unless `seconds` is given.
+    """
+    effort = effort or Effort()
+    began = time.perf_counter()
+    start = unassigned(len(instance.lock)) if start is None else start
+    state = new_state(instance) if state is None else state
+    if focus is None:
+        focus = np.arange(len(instance.capacity))
+    moves = effort.moves_per_edge
+    best = _run(instance, state, start, focus, moves, effort, integer_seed(seed, "run", 0))
+    run = 1
+    while _goes_on(run, effort, seconds, began):
+        found = _run(instance, state, start, focus, moves, effort, integer_seed(seed, "run", run))
+        if found.better_than(best):
+            best = found
+        run += 1
+    for mending in range(effort.mending_runs):
+        if best.violation == 0:
+            break
+        start_from(instance, state, best.assignment)
+        broken = np.intersect1d(focus, np.flatnonzero(state.violation > 0))
+        if len(broken) == 0:
+            break
+        moves = effort.mending_moves_per_edge
+        run_seed = integer_seed(seed, "mending", mending)
+        found = _run(instance, state, best.assignment, broken, moves, effort, run_seed)
+        if found.better_than(best):
+            best = found
+    return best
+
+
+def _run(
+    instance: Instance,
+    state: State,
+    start: IntArray,
+    focus: IntArray,
+    moves_per_edge: int,
+    effort: Effort,
+    seed: int,
+) -> Found:
+    """One annealing run from `start`."""
+    scale = instance.price_scale if instance.price_scale > 0 else 1.0
+    start_from(instance, state, start)
+    result = unassigned(len(instance.lock))
+    violation, value, _ = anneal(
+        instance,
+        state,
+        focus,
+        moves_per_edge * len(focus),
+        effort.start_temperature * scale,
+        effort.end_temperature * scale,
+        effort.penalty * scale,
+        bits_from(seed),
+        result,
+        np.empty(len(instance.lock), dtype=np.int64),
+    )
+    return Found(result, violation, value)
+
+
+def _goes_on(run: int, effort: Effort, seconds: float | None, began: float) -> bool:
+    if seconds is None:
+        return run < effort.runs
+    return time.perf_counter() - began < seconds

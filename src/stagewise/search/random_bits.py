@@ -1,0 +1,32 @@
+"""A small generator for compiled loops: xorshift64*, its state a one-element array."""
+
+import numpy as np
+
+from stagewise.compiled import compiled
+
+
+def bits_from(seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """The generator's state for `seed`; never zero, where xorshift would stand still."""
+    return np.array([(seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 2**64 | 1], dtype=np.uint64)
+
+
+@compiled
+def next_word(bits):
+    x = bits[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    bits[0] = x
+    return x * np.uint64(0x2545F4914F6CDD1D)
+
+
+@compiled
+def uniform(bits):
+    """A number in [0, 1)."""
+    return np.float64(next_word(bits) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@compiled
+def below(bits, limit):
+    """A whole number in [0, limit)."""
+    return np.int64(uniform(bits) * limit)

@@ -1,0 +1,460 @@
+"""The state of a search and its incremental evaluation.
+
+Every move is made of *edge changes*: at one edge a client may leave and another may enter. An add is a
+change with nobody leaving, a remove one with nobody entering, an exchange one with both, and a move
+or a swap between two edges is two changes. `edge_after` and `violation_after` say what a change would
+give without making it; `change_edge` makes it and recomputes that edge from its members, so that
+nothing drifts.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stagewise.compiled import compiled
+from stagewise.problem.risk_kernels import KLD_TOLERANCE, edge_risk, risk_scratch
+from stagewise.search.instance import (
+    COST,
+    MEAN_KLD,
+    NO_RISK,
+    PLAN_COST,
+    Instance,
+)
+from stagewise.world.costs import UNASSIGNED
+from stagewise.world.scenario import IntArray
+
+NOBODY = -1
+
+# Slots of State.totals.
+ENERGY, VIOLATION, LOG_PROBABILITY, SERVING, KLD = 0, 1, 2, 3, 4
+
+_CACHE_SIZE = 1 << 16
+_SLOWEST = 3  # a move touches two edges at the most, so the three slowest decide every new maximum
+
+
+class State(NamedTuple):
+    """An assignment with the sums that make its evaluation incremental."""
+
+    edge_of: Any
+    """The edge of each client, or -1."""
+    link_of: Any
+    slot: Any
+    """Where a client stands among its edge's members."""
+    member_start: Any
+    members: Any
+    count: Any
+    label_sum: Any
+    data: Any
+    log_sum: Any
+    """Sum over labels of y log(y / q)."""
+    delay: Any
+    energy: Any
+    kld: Any
+    violation: Any
+    key: Any
+    totals: Any
+    slowest: Any
+    """The three slowest edges, slowest first, or -1."""
+    cache_key: Any
+    cache_risk: Any
+    scratch: Any
+    """Room for the members of one edge."""
+    risk_scratch: Any
+    """Room for the evaluation of a risk: (floats, integers)."""
+
+
+def new_state(instance: Instance) -> State:
+    """A state in which no client serves."""
+    clients, edges = len(instance.lock), len(instance.capacity)
+    room = np.minimum(instance.capacity, np.diff(instance.candidate_start))
+    member_start = np.zeros(edges + 1, dtype=np.int64)
+    np.cumsum(room, out=member_start[1:])
+    cached = _CACHE_SIZE if instance.risk != NO_RISK else 1
+    state = State(
+        edge_of=np.full(clients, UNASSIGNED, dtype=np.int64),
+        link_of=np.full(clients, -1, dtype=np.int64),
+        slot=np.zeros(clients, dtype=np.int64),
+        member_start=member_start,
+        members=np.zeros(max(1, int(member_start[-1])), dtype=np.int64),
+        count=np.zeros(edges, dtype=np.int64),
+        label_sum=np.zeros((edges, len(instance.target)), dtype=np.int64),
+        data=np.zeros(edges, dtype=np.int64),
+        log_sum=np.zeros(edges),
+        delay=np.zeros(edges),
+        energy=np.zeros(edges),
+        kld=np.zeros(edges),
+        violation=np.zeros(edges),
+        key=np.zeros(edges, dtype=np.uint64),
+        totals=np.zeros(5),
+        slowest=np.full(_SLOWEST, NOBODY, dtype=np.int64),
+        cache_key=np.zeros(cached, dtype=np.uint64),
+        cache_risk=np.zeros((cached, 2)),
+        scratch=np.zeros(int(room.max(initial=0)) + 1, dtype=np.int64),
+        risk_scratch=risk_scratch(len(instance.target), int(room.max(initial=0)) + 1),
+    )
+    clear(instance, state)
+    return state
+
+
+def start_from(instance: Instance, state: State, assignment: IntArray) -> None:
+    """Set `state` to `assignment`; a client whose link or place is not there is left out."""
+    clear(instance, state)
+    _place_all(instance, state, assignment)
+
+
+@compiled
+def clear(instance, state):
+    """Let no client serve."""
+    for client in range(state.edge_of.shape[0]):
+        state.edge_of[client] = UNASSIGNED
+        state.link_of[client] = NOBODY
+    for j in range(state.count.shape[0]):
+        state.count[j] = 0
+        for h in range(state.label_sum.shape[1]):
+            state.label_sum[j, h] = 0
+        state.data[j] = 0
+        state.log_sum[j] = 0.0
+        state.delay[j] = 0.0
+        state.energy[j] = 0.0
+        state.kld[j] = instance.empty_violation
+        state.violation[j] = instance.empty_violation
+        state.key[j] = np.uint64(0)
+    for rank in range(state.slowest.shape[0]):
+        state.slowest[rank] = NOBODY
+    state.totals[LOG_PROBABILITY] = 0.0
+    state.totals[SERVING] = 0.0
+    refresh_totals(state)
+
+
+@compiled
+def refresh_totals(state):
+    """Recompute the sums over edges, so that adding differences never drifts."""
+    energy = 0.0
+    violation = 0.0
+    kld = 0.0
+    for j in range(state.energy.shape[0]):
+        energy += state.energy[j]
+        violation += state.violation[j]
+        kld += state.kld[j]
+    state.totals[ENERGY] = energy
+    state.totals[VIOLATION] = violation
+    state.totals[KLD] = kld
+
+
+@compiled
+def _place_all(instance, state, assignment):
+    for client in range(assignment.shape[0]):
+        if assignment[client] != UNASSIGNED:
+            link = find_link(instance, client, assignment[client])
+            j = assignment[client]
+            if link >= 0 and state.count[j] < room_of(state, j):
+                change_edge(instance, state, j, NOBODY, link)
+
+
+@compiled
+def room_of(state, j):
+    """How many clients edge j can hold: its capacity, or all it covers if that is fewer."""
+    return state.member_start[j + 1] - state.member_start[j]
+
+
+@compiled
+def find_link(instance, client, j):
+    """The usable link between a client and edge j, or -1."""
+    for link in range(instance.link_start[client], instance.link_start[client + 1]):
+        if instance.link_edge[link] == j:
+            return link
+    return NOBODY
+
+
+@compiled
+def edge_after(instance, state, j, leaving, link):
+    """(delay, energy) of edge j if client `leaving` left and the client of `link` entered."""
+    count = state.count[j]
+    delay = 0.0
+    energy = 0.0
+    if count > 0:
+        delay = state.delay[j] - instance.uplink_delay[j]
+        energy = state.energy[j] - instance.uplink_energy[j]
+    if leaving != NOBODY:
+        count -= 1
+        old = state.link_of[leaving]
+        energy -= instance.link_energy[old]
+        if instance.link_delay[old] >= delay:
+            delay = 0.0
+            start = state.member_start[j]
+            for s in range(start, start + state.count[j]):
+                client = state.members[s]
+                if client != leaving:
+                    delay = max(delay, instance.link_delay[state.link_of[client]])
+    if link != NOBODY:
+        count += 1
+        energy += instance.link_energy[link]
+        delay = max(delay, instance.link_delay[link])
+    if count == 0:
+        return 0.0, 0.0
+    return delay + instance.uplink_delay[j], energy + instance.uplink_energy[j]
+
+
+@compiled
+def kld_after(instance, state, j, leaving, link):
+    """(data, KLD) of edge j after a change; an edge without clients has the largest KLD there is."""
+    start, label_of, label_count, data_of = instance.rows
+    total = state.data[j]
+    log_sum = state.log_sum[j]
+    if leaving != NOBODY:
+        total -= data_of[leaving]
+    entering = NOBODY if link == NOBODY else instance.link_client[link]
+    if entering != NOBODY:
+        total += data_of[entering]
+    if total <= 0:
+        return total, instance.empty_violation
+    if leaving != NOBODY:
+        for k in range(start[leaving], start[leaving + 1]):
+            h = label_of[k]
+            y = state.label_sum[j, h]
+            log_sum -= y * (np.log(y) - instance.log_target[h])
+            y -= label_count[k]
+            if y > 0:
+                log_sum += y * (np.log(y) - instance.log_target[h])
+    if entering != NOBODY:
+        for k in range(start[entering], start[entering + 1]):
+            h = label_of[k]
+            y = state.label_sum[j, h]
+            if leaving != NOBODY:
+                for other in range(start[leaving], start[leaving + 1]):
+                    if label_of[other] == h:
+                        y -= label_count[other]
+            if y > 0:
+                log_sum -= y * (np.log(y) - instance.log_target[h])
+            y += label_count[k]
+            log_sum += y * (np.log(y) - instance.log_target[h])
+    return total, log_sum / total - np.log(total)
+
+
+@compiled
+def limit_violation(instance, data, kld):
+    """By how much data and KLD miss (9a) and (9b); each in its own unit, 0 where they hold."""
+    missing = 0.0
+    if data < instance.data_limit:
+        missing += (instance.data_limit - data) / instance.data_limit
+    if instance.keep_kld and kld > instance.kld_limit + KLD_TOLERANCE:
+        missing += kld - instance.kld_limit
+    return missing
+
+
+@compiled
+def violation_after(instance, state, j, leaving, link):
+    """The violation of edge j after a change: of its limits, or of its risk limits in P1."""
+    count = state.count[j]
+    if leaving != NOBODY:
+        count -= 1
+    if link != NOBODY:
+        count += 1
+    if count == 0:
+        return instance.empty_violation
+    if instance.risk == NO_RISK:
+        data, kld = kld_after(instance, state, j, leaving, link)
+        return limit_violation(instance, data, kld)
+    kld_risk, data_risk = risk_after(instance, state, j, leaving, link)
+    return risk_violation(instance, kld_risk, data_risk)
+
+
+@compiled
+def risk_violation(instance, kld_risk, data_risk):
+    """By how much the risks miss (11a) and (11b)."""
+    missing = 0.0
+    if kld_risk > instance.kld_risk_limit + KLD_TOLERANCE:
+        missing += kld_risk - instance.kld_risk_limit
+    if data_risk > instance.data_risk_limit + KLD_TOLERANCE:
+        missing += data_risk - instance.data_risk_limit
+    return missing
+
+
+@compiled
+def risk_after(instance, state, j, leaving, link):
+    """(KLD risk, data risk) of edge j after a change; risks of sets seen lately are remembered."""
+    entering = NOBODY if link == NOBODY else instance.link_client[link]
+    key = state.key[j]
+    if leaving != NOBODY:
+        key ^= instance.zobrist[leaving]
+    if entering != NOBODY:
+        key ^= instance.zobrist[entering]
+    place = np.int64(key & np.uint64(state.cache_key.shape[0] - 1))
+    if state.cache_key[place] != key:
+        n = 0
+        start = state.member_start[j]
+        for s in range(start, start + state.count[j]):
+            if state.members[s] != leaving:
+                state.scratch[n] = state.members[s]
+                n += 1
+        if entering != NOBODY:
+            state.scratch[n] = entering
+            n += 1
+        kld_risk, data_risk = edge_risk(
+            instance.risk,
+            state.scratch,
+            n,
+            instance.rows,
+            instance.target,
+            instance.log_target,
+            instance.probability,
+            instance.samples,
+            instance.sample_count,
+            instance.kld_limit,
+            instance.data_limit,
+            state.risk_scratch,
+        )
+        state.cache_key[place] = key
+        state.cache_risk[place, 0] = kld_risk
+        state.cache_risk[place, 1] = data_risk
+    return state.cache_risk[place, 0], state.cache_risk[place, 1]
+
+
+@compiled
+def change_edge(instance, state, j, leaving, link):
+    """Make a change at edge j, and bring its figures and the totals up to date."""
+    start, label_of, label_count, data_of = instance.rows
+    first = state.member_start[j]
+    if leaving != NOBODY:
+        last = state.members[first + state.count[j] - 1]
+        state.members[first + state.slot[leaving]] = last
+        state.slot[last] = state.slot[leaving]
+        state.count[j] -= 1
+        state.edge_of[leaving] = UNASSIGNED
+        state.link_of[leaving] = NOBODY
+        state.key[j] ^= instance.zobrist[leaving]
+        state.data[j] -= data_of[leaving]
+        for k in range(start[leaving], start[leaving + 1]):
+            state.label_sum[j, label_of[k]] -= label_count[k]
+        state.totals[LOG_PROBABILITY] -= instance.log_probability[leaving]
+        state.totals[SERVING] -= 1.0
+    if link != NOBODY:
+        entering = instance.link_client[link]
+        state.slot[entering] = state.count[j]
+        state.members[first + state.count[j]] = entering
+        state.count[j] += 1
+        state.edge_of[entering] = j
+        state.link_of[entering] = link
+        state.key[j] ^= instance.zobrist[entering]
+        state.data[j] += data_of[entering]
+        for k in range(start[entering], start[entering + 1]):
+            state.label_sum[j, label_of[k]] += label_count[k]
+        state.totals[LOG_PROBABILITY] += instance.log_probability[entering]
+        state.totals[SERVING] += 1.0
+    _recompute_edge(instance, state, j)
+
+
+@compiled
+def _recompute_edge(instance, state, j):
+    delay = 0.0
+    energy = 0.0
+    first = state.member_start[j]
+    for s in range(first, first + state.count[j]):
+        link = state.link_of[state.members[s]]
+        delay = max(delay, instance.link_delay[link])
+        energy += instance.link_energy[link]
+    log_sum = 0.0
+    for h in range(state.label_sum.shape[1]):
+        y = state.label_sum[j, h]
+        if y > 0:
+            log_sum += y * (np.log(y) - instance.log_target[h])
+    if state.count[j] > 0:
+        delay += instance.uplink_delay[j]
+        energy += instance.uplink_energy[j]
+        kld = log_sum / state.data[j] - np.log(state.data[j])
+    else:
+        kld = instance.empty_violation
+    state.log_sum[j] = log_sum
+    before = state.delay[j]
+    state.delay[j] = delay
+    state.totals[ENERGY] += energy - state.energy[j]
+    state.energy[j] = energy
+    state.totals[KLD] += kld - state.kld[j]
+    state.kld[j] = kld
+    violation = violation_after(instance, state, j, NOBODY, NOBODY)
+    state.totals[VIOLATION] += violation - state.violation[j]
+    state.violation[j] = violation
+    _keep_slowest(state, j, before)
+
+
+@compiled
+def _keep_slowest(state, j, before):
+    """Find the three slowest edges again, where the change at edge j can have altered them."""
+    third = state.slowest[2]
+    floor = state.delay[third] if third != NOBODY else -1.0
+    if before < floor and state.delay[j] < floor and third != j:
+        return
+    for rank in range(state.slowest.shape[0]):
+        best = NOBODY
+        for e in range(state.delay.shape[0]):
+            taken = False
+            for above in range(rank):
+                taken |= state.slowest[above] == e
+            if not taken and (best == NOBODY or state.delay[e] > state.delay[best]):
+                best = e
+        state.slowest[rank] = best
+
+
+@compiled
+def slowest_but(state, j, k):
+    """The delay of the slowest edge other than j and k."""
+    for rank in range(state.slowest.shape[0]):
+        edge = state.slowest[rank]
+        if edge != NOBODY and edge != j and edge != k:
+            return state.delay[edge]
+    return 0.0
+
+
+@compiled
+def objective(instance, delay, energy, log_probability, serving, kld):
+    """The value to be minimised, from a round's sums."""
+    cost = instance.delay_weight * delay + instance.energy_weight * energy
+    if instance.objective == COST:
+        return cost
+    if instance.objective == PLAN_COST:
+        if serving <= 0:
+            return cost
+        return cost - instance.continuity_weight * np.exp(log_probability / serving)
+    if instance.objective == MEAN_KLD:
+        return kld / instance.capacity.shape[0]
+    return cost - instance.count_weight * serving  # MOST_CLIENTS: cost only breaks ties
+
+
+@compiled
+def value(instance, state):
+    """The value of the present assignment."""
+    return objective(
+        instance,
+        slowest_but(state, NOBODY, NOBODY),
+        state.totals[ENERGY],
+        state.totals[LOG_PROBABILITY],
+        state.totals[SERVING],
+        state.totals[KLD],
+    )
+
+
+@compiled
+def value_after(instance, state, j, leaving, link, k, leaving_k, link_k):
+    """The value after a change at edge j and, unless k is -1, another at edge k."""
+    delay, energy = edge_after(instance, state, j, leaving, link)
+    slowest = max(delay, slowest_but(state, j, k))
+    total = state.totals[ENERGY] + energy - state.energy[j]
+    kld = state.totals[KLD]
+    serving = state.totals[SERVING]
+    log_probability = state.totals[LOG_PROBABILITY]
+    if instance.objective == MEAN_KLD:
+        kld += kld_after(instance, state, j, leaving, link)[1] - state.kld[j]
+    if k != NOBODY:
+        delay, energy = edge_after(instance, state, k, leaving_k, link_k)
+        slowest = max(delay, slowest)
+        total += energy - state.energy[k]
+        if instance.objective == MEAN_KLD:
+            kld += kld_after(instance, state, k, leaving_k, link_k)[1] - state.kld[k]
+    else:  # with two edges the same clients serve as before
+        if leaving != NOBODY:
+            serving -= 1.0
+            log_probability -= instance.log_probability[leaving]
+        if link != NOBODY:
+            serving += 1.0
+            log_probability += instance.log_probability[instance.link_client[link]]
+    return objective(instance, slowest, total, log_probability, serving, kld)

@@ -1,0 +1,50 @@
+"""Compile the search once, ahead of the first decision whose time is measured."""
+
+from functools import cache
+
+import numpy as np
+
+from stagewise.plan_a.client_set import improve_client_set
+from stagewise.problem.risk import risk_measure
+from stagewise.problem.statement import Problem, edge_risks
+from stagewise.search.instance import build_instance
+from stagewise.search.local_search import Effort, local_search
+from stagewise.world.scenario import Clients, Edges, Links, Scenario
+
+
+@cache
+def warm_up() -> None:
+    """Load or compile every compiled function, on the smallest scenario there is.
+
+    The compiled code is kept on disk, so only the first process after an installation takes long.
+    """
+    scenario = _smallest()
+    everybody = np.ones(2, dtype=np.bool_)
+    measure = risk_measure(scenario, "exact", samples=64)
+    instance = build_instance(Problem(scenario, scenario.costs, everybody, risk=measure))
+    found = local_search(instance, effort=Effort(runs=1, moves_per_edge=10))
+    improve_client_set(instance, np.arange(2))
+    edge_risks(measure, found.assignment)
+
+
+def _smallest() -> Scenario:
+    return Scenario(
+        clients=Clients(
+            ids=("a", "b"),
+            label_counts=np.array([[5, 0], [0, 5]]),
+            cpu_hz=np.array([1e9, 2e9]),
+            cycles_per_sample=np.full(2, 1e5),
+            capacitance=np.full(2, 1e-28),
+            batch_fraction=np.full(2, 0.1),
+            tx_power_w=np.full(2, 0.5),
+            online_probability=np.full(2, 0.8),
+        ),
+        edges=Edges(
+            ids=("e", "f"),
+            capacity=np.full(2, 2),
+            bandwidth_hz=np.full(2, 1e6),
+            uplink_delay_s=np.full(2, 0.1),
+            uplink_energy_j=np.full(2, 0.1),
+        ),
+        links=Links(start=np.array([0, 2, 4]), edge=np.array([0, 1, 0, 1]), gain=np.full(4, 1e-9)),
+    )

@@ -1,0 +1,1 @@
+"""The world: clients, edge servers, links, who is online, and what a round costs."""

@@ -1,0 +1,76 @@
+"""The learning tasks of the paper's experiments, as far as a scenario depends on them."""
+
+from dataclasses import dataclass
+
+from stagewise.errors import StagewiseError, shown
+from stagewise.world.checks import finite, whole
+
+_BITS_PER_VALUE = 8
+_BITS_PER_PARAMETER = 32
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a data set and its model mean for clients and links. Ranges are inclusive."""
+
+    name: str
+    labels: int
+    labels_per_client: tuple[int, int]
+    data_range: tuple[int, int]
+    """How many samples a client holds."""
+    sample_bits: float
+    model_bits: float
+
+    def __post_init__(self) -> None:
+        whole("task.labels", self.labels, 1)
+        low, high = self.labels_per_client
+        whole("task.labels_per_client, lower end", low, 1)
+        whole("task.labels_per_client, upper end", high, low, self.labels)
+        low, high = self.data_range
+        whole("task.data_range, lower end", low, 1)
+        whole("task.data_range, upper end", high, low)
+        finite("task.sample_bits", self.sample_bits, 0, open_below=True)
+        finite("task.model_bits", self.model_bits, 0, open_below=True)
+
+
+def _task(
+    name: str,
+    labels: int,
+    labels_per_client: tuple[int, int],
+    data_range: tuple[int, int],
+    shape: tuple[int, int, int],
+    parameters: int,
+) -> Task:
+    height, width, channels = shape
+    return Task(
+        name=name,
+        labels=labels,
+        labels_per_client=labels_per_client,
+        data_range=data_range,
+        sample_bits=height * width * channels * _BITS_PER_VALUE,
+        model_bits=parameters * _BITS_PER_PARAMETER,
+    )
+
+
+# Sec. V: labels per client and data sizes; the appendix on data sets and models: parameters. The
+# paper gives no data sizes for Tiny-ImageNet; those of CIFAR stand in.
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        _task("mnist", 10, (1, 3), (255, 1013), (28, 28, 1), 21_840),
+        _task("fashion-mnist", 10, (1, 3), (255, 1013), (28, 28, 1), 29_034),
+        _task("cifar10", 10, (1, 3), (206, 863), (32, 32, 3), 576_778),
+        # ResNet-18 and ResNet-34 in the form for small images: a 3x3 first convolution, no pooling.
+        _task("cifar100", 100, (10, 30), (206, 863), (32, 32, 3), 11_220_132),
+        _task("tiny-imagenet", 200, (20, 60), (206, 863), (64, 64, 3), 21_379_592),
+    )
+}
+
+
+def task_of(task: str | Task) -> Task:
+    """The task of that name, or the task itself."""
+    if isinstance(task, Task):
+        return task
+    if task not in TASKS:
+        raise StagewiseError(f"task = {shown(task)}: must be one of {', '.join(TASKS)}")
+    return TASKS[task]

@@ -1,0 +1,117 @@
+"""Who is online in which round: models of clients that come and go."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+
+from stagewise.errors import StagewiseError
+from stagewise.randomness import generator
+from stagewise.world.checks import finite, seed_number, whole
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import BoolArray, FloatArray, Scenario
+from stagewise.world.trace import Trace
+
+LARGEST_ROUNDS = 1_000_000
+
+TRACE_START_S = 300.0
+"""The first minutes of the known traces, in which every device is available, are artificial."""
+
+
+class AvailabilityModel(Protocol):
+    """The rounds a scenario's clients go through; the first ones do not depend on how many follow.
+
+    `bernoulli` is one; `markov` and `trace` are with their own arguments bound, as by
+    `functools.partial`.
+    """
+
+    def __call__(self, scenario: Scenario, rounds: int, seed: int) -> list[Round]: ...
+
+
+def bernoulli(scenario: Scenario, rounds: int, seed: int = 0) -> list[Round]:
+    """Every client is online with its `online_probability`, independently of all else (Sec. V)."""
+    _check(rounds, seed)
+    probability = scenario.clients.online_probability
+    return [
+        Round(scenario, _uniform(scenario, seed, "bernoulli", g) < probability)
+        for g in range(rounds)
+    ]
+
+
+def markov(
+    scenario: Scenario, rounds: int, seed: int = 0, mean_session: float = 5.0
+) -> list[Round]:
+    """Every client stays online for some rounds and then away for some: a chain with two states.
+
+    In every round, the first included, a client is online with its `online_probability` p. A time
+    online lasts `mean_session` rounds in the mean. Where that is too short for p to be kept, since
+    a client would have to be away for less than one round at a time, p counts for more: such a
+    client (p / (1 - p) > mean_session) is away for single rounds and online for p / (1 - p) in the
+    mean. A client with p = 1 is always online, and one with p = 0 never.
+    """
+    _check(rounds, seed)
+    finite("mean_session", mean_session, 1)
+    leave, enter = markov_rates(scenario.clients.online_probability, mean_session)
+    return [Round(scenario, online) for online in _chain(scenario, rounds, seed, leave, enter)]
+
+
+def markov_rates(probability: FloatArray, mean_session: float) -> tuple[FloatArray, FloatArray]:
+    """The chances of going offline and of coming online from one round to the next, (clients,)."""
+    always = probability == 1
+    odds = np.divide(probability, 1 - probability, out=np.zeros_like(probability), where=~always)
+    session = np.maximum(mean_session, odds)
+    leave = np.where(always, 0.0, 1 / session)
+    # Stationarity: p * leave = (1 - p) * enter. Rounding must not take it above 1.
+    enter = np.where(always, 1.0, np.minimum(odds / session, 1.0))
+    return leave, enter
+
+
+def trace(
+    scenario: Scenario,
+    trace: Trace,
+    rounds: int,
+    seed: int = 0,
+    round_seconds: float = 600.0,
+    start_s: float = TRACE_START_S,
+) -> list[Round]:
+    """Every client follows a device of the trace, seen every `round_seconds` from `start_s` on.
+
+    Devices are dealt to clients in a random order, and dealt again when there are more clients.
+    What happened before `start_s` counts only through the state each device was left in. The
+    clients' `online_probability` plays no part.
+    """
+    _check(rounds, seed)
+    finite("round_seconds", round_seconds, 0, open_below=True)
+    finite("start_s", start_s, 0)
+    last_s = start_s + (rounds - 1) * round_seconds
+    if last_s > trace.end_s:
+        possible = max(0, int((trace.end_s - start_s) // round_seconds) + 1)
+        raise StagewiseError(
+            f"rounds = {rounds}: the trace ends at {trace.end_s:g} s: with start_s = {start_s:g} "
+            f"and round_seconds = {round_seconds:g} there must be at most {possible}"
+        )
+    order = generator(seed, "trace devices").permutation(len(trace))
+    device = np.resize(order, len(scenario.clients))
+    return [
+        Round(scenario, trace.online_at(start_s + g * round_seconds)[device]) for g in range(rounds)
+    ]
+
+
+def _chain(
+    scenario: Scenario, rounds: int, seed: int, leave: FloatArray, enter: FloatArray
+) -> Iterator[BoolArray]:
+    # The first round is drawn from the stationary distribution, so that all rounds are alike.
+    chance = scenario.clients.online_probability
+    for g in range(rounds):
+        online = _uniform(scenario, seed, "markov", g) < chance
+        yield online
+        chance = np.where(online, 1 - leave, enter)
+
+
+def _uniform(scenario: Scenario, seed: int, purpose: str, round_index: int) -> FloatArray:
+    return generator(seed, purpose, round_index).random(len(scenario.clients))
+
+
+def _check(rounds: int, seed: int) -> None:
+    whole("rounds", rounds, 1, LARGEST_ROUNDS)
+    seed_number(seed)

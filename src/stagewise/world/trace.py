@@ -1,0 +1,125 @@
+"""Availability traces: when real devices could train, as a list of changes for each."""
+
+import gzip
+import io
+import math
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from stagewise.errors import StagewiseError, shown
+from stagewise.files import decode_json, read_bytes
+from stagewise.world.scenario import BoolArray, FloatArray, IntArray
+
+VARIANTS = ("states_2", "states_3_battery50", "states_3_battery75")
+"""Two states, or three, where a battery below 50 or 75 percent may evaluate but not train."""
+
+_ONLINE = "AVL_TRAIN"
+_GZIP_MAGIC = b"\x1f\x8b"
+_LARGEST_BYTES = 2**30
+
+_State = Literal["AVL_TRAIN", "AVL_EVAL", "UN_AVL"]
+_Changes = list[tuple[float, _State]]
+
+
+# The format is not ours: fields that are not needed are let pass.
+class _TraceFile(msgspec.Struct):
+    devices: dict[str, msgspec.Raw]
+
+
+class _Device(msgspec.Struct):
+    states_2: _Changes | None = None
+    states_3_battery50: _Changes | None = None
+    states_3_battery75: _Changes | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The changes of all devices in compressed rows: device k has start[k]:start[k+1]."""
+
+    devices: tuple[str, ...]
+    start: IntArray
+    time_s: FloatArray
+    """Not descending within a device; of changes at the same time the last counts."""
+    online: BoolArray
+    """Whether the device can train from each change on."""
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    @cached_property
+    def end_s(self) -> float:
+        """The time of the last change of any device: nothing is known beyond it."""
+        return float(self.time_s.max())
+
+    def online_at(self, time_s: float) -> BoolArray:
+        """Which devices can train at a time, shape (devices,); none can before its first change."""
+        # How many changes of each device have come by then, counted on the flat array.
+        past = np.concatenate([[0], np.cumsum(self.time_s <= time_s)])
+        passed = past[self.start[1:]] - past[self.start[:-1]]
+        latest = np.maximum(self.start[:-1] + passed - 1, 0)
+        return np.asarray((passed > 0) & self.online[latest])
+
+
+def load_trace(path: str | Path, variant: str = "states_2") -> Trace:
+    """Read a trace: JSON, plain or gzip, with `devices` {name: {variant: [[seconds, state], ...]}}.
+
+    A device is online in the state AVL_TRAIN and in no other. Times must not descend.
+    """
+    if variant not in VARIANTS:
+        raise StagewiseError(f"variant = {shown(variant)}: must be one of {', '.join(VARIANTS)}")
+    record = decode_json(_content(path), _TraceFile, str(path))
+    if not record.devices:
+        raise StagewiseError(f"{path}: devices: there must be at least one")
+    start = [0]
+    times: list[float] = []
+    online: list[bool] = []
+    for name, raw in record.devices.items():
+        where = f"{path}: devices[{shown(name)}]"
+        changes = getattr(decode_json(bytes(raw), _Device, where), variant)
+        _check_changes(f"{where}.{variant}", changes)
+        times.extend(time for time, _ in changes)
+        online.extend(state == _ONLINE for _, state in changes)
+        start.append(len(times))
+    return Trace(
+        devices=tuple(record.devices),
+        start=np.array(start, dtype=np.int64),
+        time_s=np.array(times, dtype=np.float64),
+        online=np.array(online, dtype=np.bool_),
+    )
+
+
+def _check_changes(where: str, changes: _Changes | None) -> None:
+    if not changes:
+        raise StagewiseError(f"{where}: must have at least one [seconds, state]")
+    before = 0.0
+    for number, (time, _) in enumerate(changes):
+        if not math.isfinite(time) or time < 0:
+            raise StagewiseError(
+                f"{where}[{number}][0] = {shown(time)}: must be a finite number of at least 0"
+            )
+        if time < before:
+            raise StagewiseError(
+                f"{where}[{number}][0] = {shown(time)}: must not be before the last, {before:g}"
+            )
+        before = time
+
+
+def _content(path: str | Path) -> bytes:
+    content = read_bytes(path)
+    if not content.startswith(_GZIP_MAGIC):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+            # One byte more than allowed tells a file that is too large without unpacking all of it.
+            unpacked = stream.read(_LARGEST_BYTES + 1)
+    except (OSError, EOFError, zlib.error):
+        raise StagewiseError(f"{path}: not valid gzip: it is damaged or cut short") from None
+    if len(unpacked) > _LARGEST_BYTES:
+        raise StagewiseError(f"{path}: must unpack to at most {_LARGEST_BYTES} bytes")
+    return unpacked

@@ -1,0 +1,188 @@
+"""Local search against the optimum by enumeration of every assignment of tiny instances."""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from helpers import random_scenario
+from references import NOBODY, edge_violations, edges_of, random_assignment, random_round, serving_of
+from stagewise.check.equations import link_cost
+from stagewise.problem.risk import risk_measure
+from stagewise.problem.statement import Problem, p0, p1, p2
+from stagewise.search.instance import build_instance
+from stagewise.search.local_search import Effort, local_search
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import Limits, Scenario, Weights
+
+CASES = 500
+EFFORT = Effort(runs=2, moves_per_edge=1_500)
+
+
+class Tiny(NamedTuple):
+    """Two edges and up to eight clients, of which some are offline."""
+
+    scenario: Scenario
+    round: Round
+
+
+def tiny(seed: int) -> Tiny:
+    rng = np.random.default_rng(seed)
+    delay = rng.choice([0.0, 0.5, 1.0])
+    scenario = random_scenario(
+        seed,
+        clients=int(rng.integers(4, 9)),
+        edges=2,
+        labels=3,
+        limits=Limits(kld_max=rng.uniform(0.1, 0.6), data_min=int(rng.integers(40, 150))),
+        weights=Weights(delay=delay, energy=1 - delay),
+        coverage=0.8,
+        capacity=(2, 6),
+        labels_per_client=(1, 3),
+    )
+    return Tiny(scenario, random_round(scenario, rng))
+
+
+def optimum(case: Tiny) -> float | None:
+    """The least cost of P0 over all assignments, or None where none is feasible."""
+    scenario, round_ = case
+    limits, clients = scenario.limits, len(scenario.clients)
+    options = [
+        [NOBODY, *edges_of(scenario, client)] if round_.online[client] else [NOBODY]
+        for client in range(clients)
+    ]
+    assignments = np.array(list(itertools.product(*options)))
+    delay = np.zeros((clients, 2))
+    energy = np.zeros((clients, 2))
+    for client, edge in itertools.product(range(clients), range(2)):
+        if edge in options[client]:
+            alone = np.full(clients, NOBODY)
+            alone[client] = edge
+            (link,) = serving_of(scenario, alone)
+            delay[client, edge], energy[client, edge] = link_cost(
+                scenario, link, round_.cpu_hz, round_.gain
+            )
+    feasible = np.ones(len(assignments), dtype=bool)
+    slowest = np.zeros(len(assignments))
+    spent = np.zeros(len(assignments))
+    for edge in range(2):
+        here = assignments == edge
+        sums = here @ scenario.clients.label_counts
+        total = sums.sum(axis=1)
+        share = sums / np.maximum(total, 1)[:, None]
+        kld = (share * np.log(np.where(share > 0, share / scenario.target, 1.0))).sum(axis=1)
+        feasible &= (here.sum(axis=1) <= scenario.edges.capacity[edge]) & (total > 0)
+        feasible &= (total >= limits.data_min) & (kld <= limits.kld_max + 1e-9)
+        uplink_s, uplink_j = scenario.edges.uplink_delay_s[edge], scenario.edges.uplink_energy_j[edge]
+        slowest = np.maximum(slowest, 3 * (here * delay[:, edge]).max(axis=1) + uplink_s)
+        spent += 3 * here @ energy[:, edge] + uplink_j
+    if not feasible.any():
+        return None
+    weights = scenario.weights
+    return float((weights.delay * slowest + weights.energy * spent)[feasible].min())
+
+
+def test_the_optimum_is_found():
+    """At least 95% of the feasible cases to optimality; no infeasible case is called feasible."""
+    feasible = found_optimal = 0
+    for seed in range(CASES):
+        case = tiny(seed)
+        problem = p0(case.round)
+        best = optimum(case)
+        found = local_search(build_instance(problem), seed=seed, effort=EFFORT)
+        broken = problem.violations(found.assignment)
+        assert (found.violation == 0) == (not broken)
+        assert found.value == pytest.approx(problem.objective(found.assignment), rel=1e-9)
+        assert found.violation == pytest.approx(
+            sum(edge_violations(problem, found.assignment)), abs=1e-9
+        )
+        if best is None:
+            assert broken
+            continue
+        feasible += 1
+        if not broken:
+            assert found.value >= best * (1 - 1e-9)
+            found_optimal += found.value <= best * (1 + 1e-9)
+    assert feasible >= 150
+    assert CASES - feasible >= 50
+    assert found_optimal >= 0.95 * feasible, f"{found_optimal} of {feasible}"
+
+
+def test_the_seed_alone_decides():
+    """The same seed gives the same assignment; of several seeds not all give one path."""
+    scenario = random_scenario(3, clients=40, edges=4, capacity=(4, 8))
+    problem = p0(Round(scenario, np.ones(40, dtype=bool)))
+    instance = build_instance(problem)
+    effort = Effort(runs=1, moves_per_edge=50)
+    answers = [local_search(instance, seed=seed, effort=effort).assignment for seed in range(4)]
+    for seed, answer in enumerate(answers):
+        again = local_search(build_instance(problem), seed=seed, effort=effort)
+        np.testing.assert_array_equal(again.assignment, answer)
+    assert any((answer != answers[0]).any() for answer in answers)
+
+
+def test_more_runs_are_never_worse():
+    """The runs of a larger effort begin with those of the smaller one."""
+    for seed in range(10):
+        scenario = random_scenario(seed, clients=30, edges=4, capacity=(3, 6))
+        instance = build_instance(p0(Round(scenario, np.ones(30, dtype=bool))))
+        results = [
+            local_search(instance, seed=seed, effort=Effort(runs=runs, moves_per_edge=100))
+            for runs in (1, 2, 5)
+        ]
+        pairs = [(found.violation, found.value) for found in results]
+        assert pairs == sorted(pairs, reverse=True)
+
+
+@pytest.mark.parametrize("measure", ["exact", "sampled", "markov"])
+def test_a_plan_is_never_worse_than_its_start(measure):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        scenario = random_scenario(seed, clients=15, edges=3)
+        problem = p1(scenario, risk_measure(scenario, measure, seed=seed, samples=100))
+        start = random_assignment(scenario, rng)
+        found = local_search(build_instance(problem), start, seed=seed, effort=EFFORT)
+        assert found.violation == pytest.approx(sum(edge_violations(problem, found.assignment)), abs=1e-9)
+        assert found.value == pytest.approx(problem.objective(found.assignment), rel=1e-9, abs=1e-9)
+        before = (sum(edge_violations(problem, start)), problem.objective(start))
+        assert (found.violation, found.value) <= (before[0] + 1e-9, before[1] + 1e-9) or (
+            found.violation < before[0] - 1e-9
+        )
+
+
+def test_pinned_clients_stay():
+    moved = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        scenario = random_scenario(seed, clients=15, edges=3)
+        long_term = random_assignment(scenario, rng, share=0.4)
+        problem: Problem = p2(random_round(scenario, rng), long_term)
+        pinned = problem.pinned
+        found = local_search(build_instance(problem), pinned, seed=seed, effort=EFFORT)
+        held = pinned != NOBODY
+        np.testing.assert_array_equal(found.assignment[held], pinned[held])
+        assert not [text for text in problem.violations(found.assignment) if "must serve" in text]
+        moved += (found.assignment != pinned).any()
+    assert moved >= 15
+
+
+def test_focus_leaves_other_edges_to_their_clients():
+    """Away from the focus nobody is added; clients leave only for an edge of the focus."""
+    for seed in range(10):
+        scenario = random_scenario(seed, clients=20, edges=4, capacity=(3, 6))
+        problem = p0(Round(scenario, np.ones(20, dtype=bool)))
+        start = random_assignment(scenario, np.random.default_rng(seed), share=0.5)
+        focus = np.array([1])
+        found = local_search(build_instance(problem), start, seed=seed, effort=EFFORT, focus=focus)
+        for client in np.flatnonzero(found.assignment != start):
+            assert 1 in (found.assignment[client], start[client])
+
+
+def test_nobody_to_choose_from():
+    """No one online: nobody serves, and every edge is in violation."""
+    scenario = random_scenario(0, clients=6, edges=2)
+    problem = p0(Round(scenario, np.zeros(6, dtype=bool)))
+    found = local_search(build_instance(problem), effort=EFFORT)
+    assert (found.assignment == NOBODY).all()
+    assert found.violation > 0
