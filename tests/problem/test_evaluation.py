@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import random_scenario
-from references import members_of, plain_kld, plain_scenario, random_assignment, random_round, serving_of
+from references import (
+    members_of,
+    plain_kld,
+    plain_scenario,
+    random_assignment,
+    random_round,
+    serving_of,
+)
 from stagewise.check.equations import continuity as checked_continuity
 from stagewise.check.equations import divergence, figures
 from stagewise.problem.evaluation import continuity, evaluate, round_violations
@@ -38,7 +45,9 @@ def test_delay_by_hand():
     evaluation = evaluate(scenario, scenario.costs, ASSIGNMENT)
     assert evaluation.edge_delay_s.tolist() == pytest.approx([1.3, 0.95, 0.0], rel=1e-12)
     assert evaluation.delay_s == pytest.approx(1.3, rel=1e-12)
-    assert figures(scenario, serving_of(scenario, ASSIGNMENT)).delay_s == pytest.approx(1.3, rel=1e-12)
+    assert figures(scenario, serving_of(scenario, ASSIGNMENT)).delay_s == pytest.approx(
+        1.3, rel=1e-12
+    )
 
 
 def test_energy_by_hand():
@@ -46,7 +55,9 @@ def test_energy_by_hand():
     scenario = three_clients()
     evaluation = evaluate(scenario, scenario.costs, ASSIGNMENT)
     assert evaluation.energy_j == pytest.approx(1.035, rel=1e-12)
-    assert figures(scenario, serving_of(scenario, ASSIGNMENT)).energy_j == pytest.approx(1.035, rel=1e-12)
+    assert figures(scenario, serving_of(scenario, ASSIGNMENT)).energy_j == pytest.approx(
+        1.035, rel=1e-12
+    )
 
 
 def test_cost_by_hand():

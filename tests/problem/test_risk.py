@@ -163,7 +163,9 @@ def test_sampled_converges_to_exact():
         scenario, members = drawn(seed)
         exact = enumerated(scenario, members)
         for samples in (1_000, 30_000):
-            found = risk_measure(scenario, "sampled", seed=seed, samples=samples).of(np.array(members))
+            found = risk_measure(scenario, "sampled", seed=seed, samples=samples).of(
+                np.array(members)
+            )
             assert found == pytest.approx(exact, abs=3 / math.sqrt(samples))
 
 
@@ -221,7 +223,9 @@ def test_markov_by_hand(name):
         labels, [[0]] * len(labels), online=online, limits=Limits(kld_max=0.2, data_min=50)
     )
     members = list(range(len(labels)))
-    assert risk_measure(scenario, "markov").of(np.array(members)) == pytest.approx(expected, abs=1e-8)
+    assert risk_measure(scenario, "markov").of(np.array(members)) == pytest.approx(
+        expected, abs=1e-8
+    )
     assert literal_markov(scenario, members) == pytest.approx(expected, abs=1e-8)
 
 
@@ -254,5 +258,7 @@ def test_an_edge_without_clients_breaks_both_limits():
 
 def test_an_unknown_measure():
     scenario, _ = drawn(1)
-    with pytest.raises(StagewiseError, match="risk = 'guess': must be one of exact, sampled, markov"):
+    with pytest.raises(
+        StagewiseError, match="risk = 'guess': must be one of exact, sampled, markov"
+    ):
         risk_measure(scenario, "guess")

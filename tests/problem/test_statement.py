@@ -75,7 +75,10 @@ def test_p2_pins_the_online_long_term_clients():
     strict = p2(round_, long_term)
     assert strict.pinned.tolist() == [0, 1, -1, -1]
     assert strict.violations(np.array([0, 1, -1, -1])) == []
-    assert strict.violations(np.array([1, 0, -1, -1])) == ["c0: must serve es0", "c1: must serve es1"]
+    assert strict.violations(np.array([1, 0, -1, -1])) == [
+        "c0: must serve es0",
+        "c1: must serve es1",
+    ]
     assert strict.violations(np.array([0, -1, -1, -1])) == ["c1: must serve es1", "es1: no clients"]
     flexible = p2(round_, long_term, "flexible")
     assert flexible.violations(np.array([1, 0, -1, -1])) == []
@@ -104,7 +107,9 @@ def test_p1_on_random_assignments(seed, name):
     assignment = random_assignment(scenario, rng, share=rng.random())
     measure = risk_measure(scenario, name, seed=seed % 100, samples=100)
     problem = p1(scenario, measure)
-    assert problem.objective(assignment) == pytest.approx(plain_value(problem, assignment), abs=1e-12)
+    assert problem.objective(assignment) == pytest.approx(
+        plain_value(problem, assignment), abs=1e-12
+    )
     found = np.array(edge_risks(measure, assignment)).T.tolist()
     for risks, members in zip(found, members_of(scenario, assignment), strict=True):
         assert tuple(risks) == measure.of(np.array(members, dtype=np.int64))

@@ -1,13 +1,21 @@
 """Local search against the optimum by enumeration of every assignment of tiny instances."""
 
 import itertools
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from helpers import random_scenario
-from references import NOBODY, edge_violations, edges_of, random_assignment, random_round, serving_of
+from references import (
+    NOBODY,
+    edge_violations,
+    edges_of,
+    random_assignment,
+    random_round,
+    serving_of,
+)
 from stagewise.check.equations import link_cost
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import Problem, p0, p1, p2
@@ -27,6 +35,7 @@ class Tiny(NamedTuple):
     round: Round
 
 
+@cache
 def tiny(seed: int) -> Tiny:
     rng = np.random.default_rng(seed)
     delay = rng.choice([0.0, 0.5, 1.0])
@@ -44,9 +53,10 @@ def tiny(seed: int) -> Tiny:
     return Tiny(scenario, random_round(scenario, rng))
 
 
-def optimum(case: Tiny) -> float | None:
-    """The least cost of P0 over all assignments, or None where none is feasible."""
-    scenario, round_ = case
+@cache
+def optimum(seed: int) -> float | None:
+    """The least cost of P0 over all assignments of `tiny(seed)`, or None if none is feasible."""
+    scenario, round_ = tiny(seed)
     limits, clients = scenario.limits, len(scenario.clients)
     options = [
         [NOBODY, *edges_of(scenario, client)] if round_.online[client] else [NOBODY]
@@ -74,7 +84,10 @@ def optimum(case: Tiny) -> float | None:
         kld = (share * np.log(np.where(share > 0, share / scenario.target, 1.0))).sum(axis=1)
         feasible &= (here.sum(axis=1) <= scenario.edges.capacity[edge]) & (total > 0)
         feasible &= (total >= limits.data_min) & (kld <= limits.kld_max + 1e-9)
-        uplink_s, uplink_j = scenario.edges.uplink_delay_s[edge], scenario.edges.uplink_energy_j[edge]
+        uplink_s, uplink_j = (
+            scenario.edges.uplink_delay_s[edge],
+            scenario.edges.uplink_energy_j[edge],
+        )
         slowest = np.maximum(slowest, 3 * (here * delay[:, edge]).max(axis=1) + uplink_s)
         spent += 3 * here @ energy[:, edge] + uplink_j
     if not feasible.any():
@@ -83,14 +96,24 @@ def optimum(case: Tiny) -> float | None:
     return float((weights.delay * slowest + weights.energy * spent)[feasible].min())
 
 
-def test_the_optimum_is_found():
-    """At least 95% of the feasible cases to optimality; no infeasible case is called feasible."""
+# A hot start crosses any barrier of instances this small: what is missing then is a fault of the
+# kernel. The usual temperatures and penalty are made for larger ones, and meet some barriers here.
+EFFORTS = {
+    "hot": (Effort(moves_per_edge=5_000, start_temperature=20, penalty=100), 0.98),
+    "usual": (Effort(moves_per_edge=5_000), 0.90),
+}
+
+
+@pytest.mark.parametrize("name", EFFORTS)
+def test_the_optimum_is_found(name):
+    """In nearly all of the feasible cases; and no infeasible case is ever called feasible."""
+    effort, share = EFFORTS[name]
     feasible = found_optimal = 0
     for seed in range(CASES):
         case = tiny(seed)
         problem = p0(case.round)
-        best = optimum(case)
-        found = local_search(build_instance(problem), seed=seed, effort=EFFORT)
+        best = optimum(seed)
+        found = local_search(build_instance(problem), seed=seed, effort=effort)
         broken = problem.violations(found.assignment)
         assert (found.violation == 0) == (not broken)
         assert found.value == pytest.approx(problem.objective(found.assignment), rel=1e-9)
@@ -104,9 +127,8 @@ def test_the_optimum_is_found():
         if not broken:
             assert found.value >= best * (1 - 1e-9)
             found_optimal += found.value <= best * (1 + 1e-9)
-    assert feasible >= 150
-    assert CASES - feasible >= 50
-    assert found_optimal >= 0.95 * feasible, f"{found_optimal} of {feasible}"
+    assert 200 <= feasible <= CASES - 100
+    assert found_optimal >= share * feasible, f"{found_optimal} of {feasible}"
 
 
 def test_the_seed_alone_decides():
@@ -143,7 +165,9 @@ def test_a_plan_is_never_worse_than_its_start(measure):
         problem = p1(scenario, risk_measure(scenario, measure, seed=seed, samples=100))
         start = random_assignment(scenario, rng)
         found = local_search(build_instance(problem), start, seed=seed, effort=EFFORT)
-        assert found.violation == pytest.approx(sum(edge_violations(problem, found.assignment)), abs=1e-9)
+        assert found.violation == pytest.approx(
+            sum(edge_violations(problem, found.assignment)), abs=1e-9
+        )
         assert found.value == pytest.approx(problem.objective(found.assignment), rel=1e-9, abs=1e-9)
         before = (sum(edge_violations(problem, start)), problem.objective(start))
         assert (found.violation, found.value) <= (before[0] + 1e-9, before[1] + 1e-9) or (
@@ -167,16 +191,19 @@ def test_pinned_clients_stay():
     assert moved >= 15
 
 
-def test_focus_leaves_other_edges_to_their_clients():
-    """Away from the focus nobody is added; clients leave only for an edge of the focus."""
+def test_focus_leaves_other_edges_no_more_clients():
+    """Away from the focus nobody is added: a client comes there only in exchange for another."""
+    changed = 0
     for seed in range(10):
         scenario = random_scenario(seed, clients=20, edges=4, capacity=(3, 6))
         problem = p0(Round(scenario, np.ones(20, dtype=bool)))
         start = random_assignment(scenario, np.random.default_rng(seed), share=0.5)
         focus = np.array([1])
         found = local_search(build_instance(problem), start, seed=seed, effort=EFFORT, focus=focus)
-        for client in np.flatnonzero(found.assignment != start):
-            assert 1 in (found.assignment[client], start[client])
+        for edge in (0, 2, 3):
+            assert (found.assignment == edge).sum() <= (start == edge).sum()
+        changed += (found.assignment != start).any()
+    assert changed >= 5
 
 
 def test_nobody_to_choose_from():

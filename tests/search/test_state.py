@@ -139,7 +139,9 @@ def check_everything(case: Case, state: State) -> None:
     assert state.totals[VIOLATION] == pytest.approx(sum(violation), abs=1e-9)
     assert state.totals[KLD] == pytest.approx(kld.sum(), rel=1e-9)
     assert state.totals[SERVING] == (assignment != NOBODY).sum()
-    assert value(case.instance, state) == pytest.approx(value_from_scratch(case, assignment), abs=1e-9)
+    assert value(case.instance, state) == pytest.approx(
+        value_from_scratch(case, assignment), abs=1e-9
+    )
     slowest = [edge for edge in state.slowest.tolist() if edge != NOBODY]
     assert len(set(slowest)) == len(slowest)
     in_order = sorted(state.delay.tolist(), reverse=True)
@@ -195,7 +197,9 @@ def test_predictions_and_figures(name, seed):
             foreseen_violation[k] = violation_after(case.instance, state, k, leaving_k, link_k)
         apply_move(case.instance, state, *move)
         assignment = state.edge_of.copy()
-        assert foreseen == pytest.approx(value_from_scratch(case, assignment), rel=1e-9, abs=1e-9), move
+        assert foreseen == pytest.approx(
+            value_from_scratch(case, assignment), rel=1e-9, abs=1e-9
+        ), move
         violation = violations_from_scratch(case, assignment)
         for edge, expected in foreseen_violation.items():
             assert expected == pytest.approx(violation[edge], abs=1e-9), move
@@ -259,7 +263,10 @@ def test_continuity_with_one_client_that_is_never_there():
     """Eq. 10 is 0 as soon as one p is 0, however many others there are."""
     count = 120
     scenario = plain_scenario(
-        [[5, 5]] * count, [[0, 1]] * count, online=[0.0, *[0.9] * (count - 1)], capacity=[count, count]
+        [[5, 5]] * count,
+        [[0, 1]] * count,
+        online=[0.0, *[0.9] * (count - 1)],
+        capacity=[count, count],
     )
     problem = p1(scenario, risk_measure(scenario, "markov"))
     case = Case(problem, build_instance(problem), np.arange(count) % 2)
@@ -320,7 +327,10 @@ def test_candidates_are_the_usable_links_cheapest_first():
         first, last = instance.candidate_start[edge : edge + 2]
         links = instance.candidate[first:last]
         assert (instance.link_edge[links] == edge).all()
-        price = weights.delay * instance.link_delay[links] + weights.energy * instance.link_energy[links]
+        price = (
+            weights.delay * instance.link_delay[links]
+            + weights.energy * instance.link_energy[links]
+        )
         assert (np.diff(price) >= 0).all()
         found |= {(int(client), edge) for client in instance.link_client[links]}
     links = scenario.links

@@ -12,6 +12,7 @@ from stagewise.randomness import generator
 from stagewise.search.instance import build_instance
 from stagewise.search.local_search import Effort, local_search
 from stagewise.warm_up import warm_up
+from stagewise.world.checks import finite, seed_number
 from stagewise.world.scenario import IntArray, Scenario
 
 Planner = Callable[[Problem, int, float | None], IntArray]
@@ -36,6 +37,9 @@ def plan(
     """
     if method not in PLANNERS:
         raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLANNERS)}")
+    seed_number(seed)
+    if seconds is not None:
+        finite("seconds", seconds, 0, open_below=True)
     warm_up()
     began = time.perf_counter()
     measure = risk_measure(scenario, risk, seed)

@@ -1,7 +1,6 @@
-"""Scenario files: `stagewise-scenario/1` as JSON, and its binary twin for the large ones."""
+"""Scenario files: `stagewise-scenario/1` as JSON; the large ones also in a binary form."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -75,26 +74,51 @@ class _Client(_Record):
     y: float | None = None
 
 
-class _ScenarioFile(_Record):
-    format: Literal["stagewise-scenario/1"]
+class ScalarsRecord(_Record, kw_only=True):
+    """What a scenario file says of the whole system."""
+
     local_steps: Count
     edge_rounds: Count
     model_bits: float
     noise_w_per_hz: float
     weights: _Weights
     limits: _Limits
-    edges: list[_Edge]
-    clients: list[_Client]
     reference: list[float] | None = None
     window: Count | None = None
+
+    def scenario(
+        self, clients: Clients, edges: Edges, links: Links, digest: str | None = None
+    ) -> Scenario:
+        return Scenario(
+            clients=clients,
+            edges=edges,
+            links=links,
+            local_steps=self.local_steps,
+            edge_rounds=self.edge_rounds,
+            model_bits=self.model_bits,
+            noise_w_per_hz=self.noise_w_per_hz,
+            weights=Weights(**msgspec.structs.asdict(self.weights)),
+            limits=Limits(**msgspec.structs.asdict(self.limits)),
+            reference=None if self.reference is None else np.array(self.reference, dtype=float),
+            window=self.window,
+            file_sha256=digest,
+        )
+
+
+class _ScenarioFile(ScalarsRecord, kw_only=True):
+    format: Literal["stagewise-scenario/1"]
+    edges: list[_Edge]
+    clients: list[_Client]
 
 
 def load_scenario(path: str | Path) -> Scenario:
     """Read a scenario from JSON, or from the binary twin if the name ends in `.safetensors`."""
+    from stagewise.world import scenario_binary
+
     content = read_bytes(path)
     try:
         if str(path).endswith(BINARY_SUFFIX):
-            return _from_binary(content)
+            return scenario_binary.decode(content)
         return _from_record(
             decode_json(content, _ScenarioFile, str(path)), hashlib.sha256(content).hexdigest()
         )
@@ -106,9 +130,11 @@ def load_scenario(path: str | Path) -> Scenario:
 
 def save_scenario(scenario: Scenario, path: str | Path) -> None:
     """Write a scenario as JSON, or as the binary twin if the name ends in `.safetensors`."""
+    from stagewise.world import scenario_binary
+
     with writing(path) as stream:
         if str(path).endswith(BINARY_SUFFIX):
-            stream.write(_to_binary(scenario))
+            stream.write(scenario_binary.encode(scenario))
         else:
             for part in _json_parts(scenario):
                 stream.write(part)
@@ -144,20 +170,7 @@ def _from_record(record: _ScenarioFile, digest: str) -> Scenario:
         position_m=_positions("clients", record.clients),
         history=_history(record.clients),
     )
-    return Scenario(
-        clients=clients,
-        edges=edges,
-        links=_links(record.clients, edges),
-        local_steps=record.local_steps,
-        edge_rounds=record.edge_rounds,
-        model_bits=record.model_bits,
-        noise_w_per_hz=record.noise_w_per_hz,
-        weights=Weights(**msgspec.structs.asdict(record.weights)),
-        limits=Limits(**msgspec.structs.asdict(record.limits)),
-        reference=None if record.reference is None else np.array(record.reference, dtype=float),
-        window=record.window,
-        file_sha256=digest,
-    )
+    return record.scenario(clients, edges, _links(record.clients, edges), digest)
 
 
 def _column(records: Sequence[Any], name: str) -> FloatArray:
@@ -238,7 +251,7 @@ def _links(clients: list[_Client], edges: Edges) -> Links:
 
 def _json_parts(scenario: Scenario) -> Iterator[bytes]:
     """The JSON file in parts, one line for each edge and client, so that large ones need no copy."""
-    head = {"format": FORMAT, **_scalars(scenario)}
+    head = {"format": FORMAT, **scalar_fields(scenario)}
     yield _ENCODER.encode(head)[:-1]
     yield b',\n"edges": [\n'
     yield from _joined(_edge_records(scenario.edges))
@@ -247,7 +260,7 @@ def _json_parts(scenario: Scenario) -> Iterator[bytes]:
     yield b"\n]}\n"
 
 
-def _scalars(scenario: Scenario) -> dict[str, Any]:
+def scalar_fields(scenario: Scenario) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "local_steps": scenario.local_steps,
         "edge_rounds": scenario.edge_rounds,
@@ -327,131 +340,3 @@ def _coordinates(position_m: FloatArray | None, count: int) -> tuple[list[Any], 
         return [None] * count, [None] * count
     x, y = ([None if np.isnan(v) else v for v in axis.tolist()] for axis in position_m.T)
     return x, y
-
-
-_CLIENT_ARRAYS = (
-    "label_counts",
-    "cpu_hz",
-    "cycles_per_sample",
-    "capacitance",
-    "batch_fraction",
-    "tx_power_w",
-    "online_probability",
-)
-_EDGE_ARRAYS = ("capacity", "bandwidth_hz", "uplink_delay_s", "uplink_energy_j")
-_LINK_ARRAYS = ("start", "edge", "gain")
-
-
-def _to_binary(scenario: Scenario) -> bytes:
-    from safetensors.numpy import save
-
-    tensors: dict[str, Any] = {}
-    for group, names in (
-        ("clients", _CLIENT_ARRAYS),
-        ("edges", _EDGE_ARRAYS),
-        ("links", _LINK_ARRAYS),
-    ):
-        for name in names:
-            tensors[f"{group}.{name}"] = np.ascontiguousarray(
-                getattr(getattr(scenario, group), name)
-            )
-    if scenario.clients.position_m is not None:
-        tensors["clients.position_m"] = np.ascontiguousarray(scenario.clients.position_m)
-    if scenario.edges.position_m is not None:
-        tensors["edges.position_m"] = np.ascontiguousarray(scenario.edges.position_m)
-    strings: dict[str, Any] = {"clients.ids": scenario.clients.ids, "edges.ids": scenario.edges.ids}
-    if scenario.clients.history is not None:
-        strings["clients.history"] = scenario.clients.history
-    for name, values in strings.items():
-        tensors[name] = np.frombuffer(_ENCODER.encode(values), dtype=np.uint8)
-    metadata = {"format": FORMAT, "scalars": json.dumps(_scalars(scenario))}
-    return bytes(save(tensors, metadata=metadata))
-
-
-class _Scalars(_Record):
-    local_steps: Count
-    edge_rounds: Count
-    model_bits: float
-    noise_w_per_hz: float
-    weights: _Weights
-    limits: _Limits
-    reference: list[float] | None = None
-    window: Count | None = None
-
-
-def _from_binary(content: bytes) -> Scenario:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        # Copies: arrays over the file's own bytes are read-only, which compiled code takes as
-        # another type.
-        tensors = {name: array.copy() for name, array in load(content).items()}
-        size = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + size])["__metadata__"]
-        if metadata["format"] != FORMAT:
-            raise StagewiseError(f"format = {shown(metadata['format'])}: must be {FORMAT!r}")
-        scalars = decode_json(metadata["scalars"].encode(), _Scalars, "scalars")
-        clients = Clients(
-            ids=tuple(_strings(tensors["clients.ids"], list[str])),
-            history=(
-                tuple(_strings(tensors["clients.history"], list[History | None]))
-                if "clients.history" in tensors
-                else None
-            ),
-            position_m=tensors.get("clients.position_m"),
-            **{name: tensors[f"clients.{name}"] for name in _CLIENT_ARRAYS},
-        )
-        edges = Edges(
-            ids=tuple(_strings(tensors["edges.ids"], list[str])),
-            position_m=tensors.get("edges.position_m"),
-            **{name: tensors[f"edges.{name}"] for name in _EDGE_ARRAYS},
-        )
-        links = Links(**{name: tensors[f"links.{name}"] for name in _LINK_ARRAYS})
-    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, StagewiseError):
-            raise
-        raise StagewiseError("not a valid binary scenario: a part is missing or damaged") from None
-    _check_binary_shapes(clients, edges, links)
-    return Scenario(
-        clients=clients,
-        edges=edges,
-        links=links,
-        local_steps=scalars.local_steps,
-        edge_rounds=scalars.edge_rounds,
-        model_bits=scalars.model_bits,
-        noise_w_per_hz=scalars.noise_w_per_hz,
-        weights=Weights(**msgspec.structs.asdict(scalars.weights)),
-        limits=Limits(**msgspec.structs.asdict(scalars.limits)),
-        reference=None if scalars.reference is None else np.array(scalars.reference, dtype=float),
-        window=scalars.window,
-    )
-
-
-def _strings(encoded: Any, kind: Any) -> Any:
-    return decode_json(encoded.tobytes(), kind, "ids")
-
-
-def _check_binary_shapes(clients: Clients, edges: Edges, links: Links) -> None:
-    """What JSON cannot get wrong, but arrays can: types, lengths and the order of links."""
-    integers = (clients.label_counts, edges.capacity, links.start, links.edge)
-    floats = [getattr(clients, name) for name in _CLIENT_ARRAYS[1:]]
-    floats += [getattr(edges, name) for name in _EDGE_ARRAYS[1:]] + [links.gain]
-    positions = [p for p in (clients.position_m, edges.position_m) if p is not None]
-    good = (
-        all(array.dtype == np.int64 for array in integers)
-        and all(array.dtype == np.float64 for array in floats + positions)
-        and clients.label_counts.ndim == 2
-        and len(clients.label_counts) == len(clients)
-        and links.start.shape == (len(clients) + 1,)
-        and links.edge.shape == links.gain.shape == (int(links.start[-1]),)
-        and links.start[0] == 0
-        and bool((np.diff(links.start) >= 0).all())
-        and bool(((links.edge >= 0) & (links.edge < len(edges))).all())
-        and bool((np.diff(links.client * len(edges) + links.edge) > 0).all())
-        and (clients.position_m is None or clients.position_m.shape == (len(clients), 2))
-        and (edges.position_m is None or edges.position_m.shape == (len(edges), 2))
-        and (clients.history is None or len(clients.history) == len(clients))
-    )
-    if not good:
-        raise StagewiseError("not a valid binary scenario: its arrays do not fit each other")

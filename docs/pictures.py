@@ -1,0 +1,97 @@
+"""Draw the README's pictures from a comparison and a round: `python docs/pictures.py`."""
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+import stagewise
+
+HERE = Path(__file__).parent / "images"
+OURS, PAPER = "#1b6ca8", "#b0402a"
+IGNORES_KLD = ("client-sel-only", "c2e-assoc-only", "c2e-greedy-assoc", "fedcs")
+# Where a label stands, for methods whose neighbours are close: (to the left, points up).
+LABELS = {
+    "orig-prob-solver": (True, 0),
+    "kld-minimization": (True, 4),
+    "stagewise-flexible": (True, 0),
+    "fedcs": (False, -9),
+    "c2e-greedy-assoc": (False, 8),
+    "local-search": (False, -2),
+}
+
+
+def draw_round(scenario: stagewise.Scenario, plan: stagewise.Plan, round_: stagewise.Round) -> None:
+    """Who trains where in one round: long-term clients, stand-ins, and those who are away."""
+    decision = plan.decide(round_)
+    clients, edges = scenario.clients.position_m, scenario.edges.position_m
+    assert clients is not None and edges is not None
+    serving, planned = decision.edge_of >= 0, plan.edge_of >= 0
+    groups = (
+        ("idle", ~serving & round_.online, "#c9c9c9", "o"),
+        ("offline", ~planned & ~round_.online, "#e4e4e4", "x"),
+        ("long-term, absent", planned & ~round_.online, PAPER, "x"),
+        ("long-term, trains", serving & planned, OURS, "o"),
+        ("stands in", serving & ~planned, "#e0a030", "o"),
+    )
+    figure, axes = plt.subplots(figsize=(7.2, 5.0), layout="constrained")
+    for client in np.flatnonzero(serving):
+        x, y = np.stack([clients[client], edges[decision.edge_of[client]]], axis=1)
+        axes.plot(x, y, color="#9db8cc", linewidth=0.9, zorder=1)
+    for name, members, colour, marker in groups:
+        label = f"{name} ({members.sum()})"
+        axes.scatter(*clients[members].T, s=34, c=colour, marker=marker, label=label, zorder=2)
+    axes.scatter(*edges.T, s=150, c="black", marker="s", label="edge server", zorder=3)
+    axes.set(xlabel="metres east", ylabel="metres north", aspect="equal")
+    axes.set_title(f"One round: {len(decision.assignment)} clients at {len(edges)} edges")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, markerscale=0.8)
+    figure.savefig(HERE / "round.png", dpi=130)
+
+
+def draw_comparison(scenario: stagewise.Scenario, rounds: list[stagewise.Round]) -> None:
+    """Cost of a round against the time of its decision, for every method."""
+    figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+    for summary in stagewise.compare(scenario, rounds):
+        ours = summary.method.startswith("stagewise-") or summary.method == "local-search"
+        hollow = summary.method in IGNORES_KLD
+        x, y = summary.decision_ms_median, summary.objective
+        colour = OURS if ours else PAPER
+        axes.scatter(x, y, s=55, edgecolors=colour, facecolors="white" if hollow else colour)
+        left, up = LABELS.get(summary.method, (False, 0))
+        axes.annotate(
+            f"{summary.method} ({summary.feasible_rounds}/{summary.rounds})",
+            (x, y),
+            xytext=(-8 if left else 8, up),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+            fontsize=8.5,
+        )
+    for name, edge, face in (
+        ("stagewise", OURS, OURS),
+        ("the paper's benchmarks", PAPER, PAPER),
+        ("ignores the limit on KLD", PAPER, "white"),
+    ):
+        axes.scatter([], [], s=55, edgecolors=edge, facecolors=face, label=name)
+    axes.legend(loc="upper left", bbox_to_anchor=(0.0, 0.78), fontsize=8.5)
+    axes.set(xscale="log", xlabel="median time of one decision (ms)", ylabel="mean cost of a round")
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(0.2, 12_000)
+    axes.set_title("Cheaper is lower, faster is left; in brackets: feasible rounds", fontsize=10)
+    axes.grid(alpha=0.25)
+    figure.savefig(HERE / "comparison.png", dpi=130)
+
+
+def main() -> None:
+    HERE.mkdir(exist_ok=True)
+    scenario = stagewise.generate.numeric(clients=93, edges=4, seed=0)
+    rounds = stagewise.participation.bernoulli(scenario, 30, seed=1)
+    draw_round(scenario, stagewise.plan(scenario), rounds[0])
+    draw_comparison(scenario, rounds)
+
+
+if __name__ == "__main__":
+    main()
