@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,15 +24,23 @@ from stagewise.world.scenario import IntArray, Scenario
 ENTRY_POINTS = "stagewise.policies"
 
 
+class WithBound(NamedTuple):
+    """An answer with a certificate."""
+
+    edge_of: IntArray
+    lower_bound: float | None
+    """No assignment within the limits costs less; None where nothing is proven."""
+
+
 class Policy(Protocol):
     """Decides round after round."""
 
-    def decide(self, round_: Round, index: int) -> IntArray:
+    def decide(self, round_: Round, index: int) -> "IntArray | WithBound":
         """The edge of each client in round `index`, or -1; shape (clients,), whole numbers.
 
         Only online clients may serve, only at an edge they have a link to, and no edge may have more
         clients than its capacity. A policy made anew with the same seed and given the same rounds
-        must give the same answers.
+        must give the same answers. A policy that proves a lower bound returns it `WithBound`.
         """
         ...
 
@@ -56,6 +64,7 @@ _BUILT_IN = {
     "c2e-greedy-assoc": "stagewise.methods.paper_benchmarks:c2e_greedy_assoc",
     "fedcs": "stagewise.methods.paper_benchmarks:fedcs",
     "local-search": "stagewise.methods.local_search:local_search_policy",
+    "exact": "stagewise.methods.exact:exact_policy",
 }
 
 
@@ -116,11 +125,20 @@ def decide_with(policy: Policy, round_: Round, index: int, method: str) -> Decis
     began = time.perf_counter()
     answer = policy.decide(round_, index)
     decision_ms = 1000 * (time.perf_counter() - began)
+    lower_bound = None
+    if isinstance(answer, WithBound):
+        answer, lower_bound = answer
     broken = contract_violation(round_, answer)
     if broken is not None:
         raise StagewiseError(f"method {shown(method)}, round {index}: {broken}")
-    edge_of = np.array(answer, dtype=np.int64)
-    return make_decision(round_, edge_of, index=index, method=method, decision_ms=decision_ms)
+    return make_decision(
+        round_,
+        np.array(answer, dtype=np.int64),
+        index=index,
+        method=method,
+        decision_ms=decision_ms,
+        lower_bound=lower_bound,
+    )
 
 
 def contract_violation(round_: Round, answer: Any) -> str | None:
@@ -131,11 +149,11 @@ def contract_violation(round_: Round, answer: Any) -> str | None:
         return "the answer must be a NumPy array of whole numbers"
     if answer.shape != (len(clients),):
         return f"the answer must have shape ({len(clients)},), not {answer.shape}"
-    answer = answer.astype(np.int64)
     unknown = (answer < UNASSIGNED) | (answer >= len(edges))
     if unknown.any():
         first = int(np.argmax(unknown))
         return f"client {clients[first]!r} is given edge {answer[first]}, which does not exist"
+    answer = answer.astype(np.int64)
     offline = (answer != UNASSIGNED) & ~round_.online
     if offline.any():
         return f"client {clients[int(np.argmax(offline))]!r} serves but is offline"

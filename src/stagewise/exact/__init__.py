@@ -1,0 +1,1 @@
+"""Certified optima: clusters by enumeration, a linear master for the bound, a search for the proof."""

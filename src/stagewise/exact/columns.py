@@ -1,0 +1,123 @@
+"""Columns: the clusters found so far, with the figures that do not depend on any price."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stagewise.exact.clusters import Market, enumerate_clusters
+from stagewise.search.instance import AT_ITS_EDGE, Instance
+from stagewise.world.scenario import FloatArray, IntArray
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Clusters of all edges, one row each."""
+
+    edge: npt.NDArray[np.int32]
+    members: npt.NDArray[np.int32]
+    """Shape (clusters, most members): clients, -1 beyond the last; pinned clients are left out."""
+    energy: FloatArray
+    """The edge's energy in the round, uplink and pinned clients included."""
+    delay: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.edge)
+
+    def reduced_costs(
+        self,
+        instance: Instance,
+        edge_dual: FloatArray,
+        client_price: FloatArray,
+        delay_price: FloatArray,
+    ) -> FloatArray:
+        """What each cluster costs above its edge's dual at the given prices."""
+        padded = np.append(client_price, 0.0)  # index -1 is nobody
+        return np.asarray(
+            instance.energy_weight * self.energy
+            + delay_price[self.edge] * self.delay
+            + padded[self.members].sum(axis=1)
+            - edge_dual[self.edge]
+        )
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """The outcome of one enumeration."""
+
+    columns: Columns
+    complete: bool
+    nodes: int
+
+
+def enumerate_columns(
+    instance: Instance,
+    market: Market,
+    cap: float,
+    *,
+    most: int,
+    nodes: int,
+    best_only: bool = False,
+) -> Enumeration:
+    """The clusters of one edge with a price of at most `cap`; at most `most`, within `nodes` steps."""
+    width = max(1, market.capacity - market.base_count)
+    rows = 1 if best_only else most
+    members = np.empty((rows, width), dtype=np.int32)
+    sizes = np.empty(rows, dtype=np.int64)
+    labels = len(instance.target)
+    written, visited, complete = enumerate_clusters(
+        market,
+        cap,
+        best_only,
+        nodes,
+        members,
+        sizes,
+        np.empty(rows),
+        np.zeros(width + 2, dtype=np.int64),
+        np.zeros((width + 2, labels + 3)),
+    )
+    members, sizes = members[:written], sizes[:written]
+    inside = np.arange(width) < sizes[:, None]
+    # Beyond a cluster's size any link will do: it is masked out below.
+    filler = market.link if len(market.link) else np.zeros(1, dtype=np.int64)
+    links = filler[np.where(inside, members, 0)]
+    base = instance.candidate[
+        instance.candidate_start[market.edge] : instance.candidate_start[market.edge + 1]
+    ]
+    base = base[instance.lock[instance.link_client[base]] == AT_ITS_EDGE]
+    energy = np.where(inside, instance.link_energy[links], 0.0).sum(axis=1)
+    energy += instance.link_energy[base].sum() + instance.uplink_energy[market.edge]
+    slowest = np.where(inside, instance.link_delay[links], 0.0).max(axis=1, initial=0.0)
+    slowest = np.maximum(slowest, instance.link_delay[base].max(initial=0.0))
+    columns = Columns(
+        edge=np.full(written, market.edge, dtype=np.int32),
+        members=np.where(inside, instance.link_client[links], NOBODY).astype(np.int32),
+        energy=energy,
+        delay=slowest + instance.uplink_delay[market.edge],
+    )
+    return Enumeration(columns, bool(complete), int(visited))
+
+
+def join(parts: list[Columns]) -> Columns:
+    """All clusters of `parts`, padded to one width."""
+    width = max(part.members.shape[1] for part in parts)
+    return Columns(
+        edge=np.concatenate([part.edge for part in parts]),
+        members=np.concatenate(
+            [
+                np.pad(p.members, ((0, 0), (0, width - p.members.shape[1])), constant_values=NOBODY)
+                for p in parts
+            ]
+        ),
+        energy=np.concatenate([part.energy for part in parts]),
+        delay=np.concatenate([part.delay for part in parts]),
+    )
+
+
+def select(columns: Columns, rows: IntArray | npt.NDArray[np.bool_]) -> Columns:
+    """The clusters in `rows`."""
+    return Columns(
+        columns.edge[rows], columns.members[rows], columns.energy[rows], columns.delay[rows]
+    )

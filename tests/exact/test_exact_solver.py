@@ -1,0 +1,146 @@
+"""The certified optimum against brute force, and its bound against everything feasible."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from brute_force import best_decision
+from helpers import random_scenario
+from stagewise.exact.solver import Certified, solve_exactly
+from stagewise.policy import solve
+from stagewise.problem.statement import Problem, p0, p2
+from stagewise.search.instance import build_instance
+from stagewise.search.local_search import Effort, local_search
+from stagewise.world.generate import numeric
+from stagewise.world.participation import bernoulli
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import Scenario, Weights
+
+WEIGHTS = {"both": (0.5, 0.5), "delay": (1.0, 0.0), "energy": (0.0, 1.0), "mixed": (0.9, 0.1)}
+
+
+def tiny(seed: int, weights: tuple[float, float]) -> Scenario:
+    """Up to 8 clients and 3 edges, about half of them feasible."""
+    rng = np.random.default_rng(seed)
+    scenario = random_scenario(
+        seed, clients=int(rng.integers(4, 9)), edges=int(rng.integers(1, 4)), labels=3
+    )
+    limits = replace(
+        scenario.limits,
+        data_min=float(scenario.clients.data.mean() * rng.uniform(0.3, 1.4)),
+        kld_max=float(rng.choice([0.15, 0.3, 0.6, 1.2])),
+    )
+    return replace(scenario, weights=Weights(*weights, 1.0), limits=limits)
+
+
+def assert_certified(problem: Problem, found: Certified, optimum: float) -> None:
+    if np.isinf(optimum):
+        assert np.isinf(found.value) and np.isinf(found.lower_bound)
+        assert problem.violations(found.assignment)
+        return
+    assert not problem.violations(found.assignment)
+    assert found.value == pytest.approx(problem.objective(found.assignment), rel=1e-12)
+    assert optimum * (1 - 1e-9) <= found.value <= optimum * (1 + 1.01e-3)
+    assert found.lower_bound <= optimum * (1 + 1e-9)
+    assert found.gap <= 1.01e-3
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_p0_equals_brute_force(name):
+    feasible = 0
+    for seed in range(60):
+        scenario = tiny(seed, WEIGHTS[name])
+        online = np.random.default_rng(seed).random(len(scenario.clients)) < 0.9
+        round_ = Round(scenario, online)
+        optimum = best_decision(round_).value
+        assert_certified(p0(round_), solve_exactly(p0(round_)), optimum)
+        feasible += np.isfinite(optimum)
+    assert 10 <= feasible <= 55
+
+
+def test_p2_keeps_the_long_term_clients():
+    feasible = 0
+    for seed in range(60):
+        scenario = tiny(seed, WEIGHTS["both"])
+        everybody = Round(scenario, np.ones(len(scenario.clients), dtype=np.bool_))
+        plan = best_decision(everybody).assignment
+        if plan is None:
+            continue
+        online = np.random.default_rng(seed).random(len(scenario.clients)) < 0.8
+        problem = p2(Round(scenario, online), plan)
+        optimum = best_decision(Round(scenario, online), problem.pinned).value
+        assert_certified(problem, solve_exactly(problem), optimum)
+        feasible += np.isfinite(optimum)
+    assert feasible >= 10
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kld_max": 0.0},
+        {"kld_max": 50.0},
+        {"data_min": 0.0},
+        {"data_min": 1e9},
+        {"kld_max": 50.0, "data_min": 0.0},
+    ],
+)
+def test_degenerate_limits(change):
+    for seed in range(8):
+        scenario = tiny(seed, WEIGHTS["both"])
+        scenario = replace(scenario, limits=replace(scenario.limits, **change))
+        round_ = Round(scenario, np.ones(len(scenario.clients), dtype=np.bool_))
+        assert_certified(p0(round_), solve_exactly(p0(round_)), best_decision(round_).value)
+
+
+def test_nobody_online_and_no_capacity_are_proven_infeasible():
+    scenario = tiny(0, WEIGHTS["both"])
+    nobody = Round(scenario, np.zeros(len(scenario.clients), dtype=np.bool_))
+    assert np.isinf(solve_exactly(p0(nobody)).lower_bound)
+    full = replace(scenario, edges=replace(scenario.edges, capacity=0 * scenario.edges.capacity))
+    everybody = Round(full, np.ones(len(full.clients), dtype=np.bool_))
+    assert np.isinf(solve_exactly(p0(everybody)).lower_bound)
+
+
+def test_the_paper_size_is_certified_and_no_search_beats_the_bound():
+    scenario = numeric(clients=93, edges=4, seed=5)
+    for round_ in bernoulli(scenario, 3, seed=2):
+        found = solve_exactly(p0(round_))
+        assert found.gap <= 1e-3
+        assert not p0(round_).violations(found.assignment)
+        for seed in range(3):
+            other = local_search(
+                build_instance(p0(round_)), seed=seed, effort=Effort(runs=2, moves_per_edge=20_000)
+            )
+            if other.violation == 0:
+                assert other.value >= found.lower_bound * (1 - 1e-9)
+
+
+def test_a_time_limit_leaves_a_valid_bound_and_a_usable_answer():
+    scenario = numeric(clients=120, edges=5, seed=1)
+    round_ = bernoulli(scenario, 1, seed=0)[0]
+    best = solve_exactly(p0(round_))
+    for seconds in (1e-6, 0.2, 0.4):
+        hurried = solve_exactly(p0(round_), seconds=seconds)
+        assert hurried.lower_bound <= best.value * (1 + 1e-9)
+        assert hurried.value >= best.lower_bound * (1 - 1e-9)
+
+
+def test_the_log_tells_of_a_bound_that_rises_and_a_cost_that_falls():
+    scenario = numeric(clients=93, edges=4, seed=2)
+    lines: list[tuple[str, float, float]] = []
+    solve_exactly(
+        p0(bernoulli(scenario, 1, seed=2)[0]),
+        log=lambda what, cost, bound: lines.append((what, cost, bound)),
+    )
+    costs, bounds = [line[1] for line in lines], [line[2] for line in lines]
+    assert len(lines) >= 3
+    assert costs == sorted(costs, reverse=True)
+    assert bounds == sorted(bounds)
+
+
+def test_decisions_carry_the_bound():
+    scenario = numeric(clients=40, edges=2, seed=0)
+    decision = solve(scenario, bernoulli(scenario, 1, seed=0), method="exact")[0]
+    assert decision.lower_bound is not None
+    assert decision.objective * (1 - 1.01e-3) <= decision.lower_bound <= decision.objective
