@@ -62,9 +62,7 @@ def true_risks(scenario: Scenario) -> tuple[np.ndarray, np.ndarray]:
         members = _members(clients, scenario)
         risks[:, clients] = 0
         for online in _subsets(clients):
-            likelihood = math.prod(
-                chance[i] if online >> i & 1 else 1 - chance[i] for i in members
-            )
+            likelihood = math.prod(chance[i] if online >> i & 1 else 1 - chance[i] for i in members)
             risks[:, clients] += likelihood * np.array([unbalanced[online], short[online]])
     return risks[0], risks[1]
 

@@ -1,9 +1,9 @@
 """Plans and rounds for the tests of Plan B."""
 
 import numpy as np
+
 from helpers import random_scenario
 from references import random_assignment, random_round
-
 from stagewise.plans import Plan, make_plan
 from stagewise.problem.risk import risk_measure
 from stagewise.world.rounds import Round

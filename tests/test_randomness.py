@@ -44,7 +44,9 @@ def test_nothing_depends_on_the_global_state_or_the_process():
     """A purpose's hash must not be Python's own, which differs from process to process."""
     np.random.seed(1)  # noqa: NPY002 - the legacy global state must not matter
     here = generator(7, "zobrist", 2).integers(2**63)
-    program = "from stagewise.randomness import *; print(generator(7, 'zobrist', 2).integers(2**63))"
+    program = (
+        "from stagewise.randomness import *; print(generator(7, 'zobrist', 2).integers(2**63))"
+    )
     there = subprocess.run(
         [sys.executable, "-c", program],
         env={"PYTHONHASHSEED": "123", "PATH": ""},
@@ -55,17 +57,11 @@ def test_nothing_depends_on_the_global_state_or_the_process():
     assert int(there) == here
 
 
-def test_a_known_value():
-    """Streams are part of what a seed means: a change breaks everybody's reproductions."""
-    assert integer_seed(0, "P0", 0) == KNOWN
-
-
-KNOWN = int(
-    np.random.default_rng(
-        # zlib.crc32(b"P0") is a CRC-32 of ISO 3309.
-        np.random.SeedSequence(entropy=0, spawn_key=(0x2E1C4A3D, 0))
-    ).integers(2**31)
-)
+def test_the_key_is_the_purposes_crc_and_the_round():
+    """Streams are part of what a seed means: another key breaks everybody's reproductions."""
+    sequence = np.random.SeedSequence(entropy=5, spawn_key=(0xDDBB7F07, 3))  # CRC-32 of "P0"
+    expected = np.random.default_rng(sequence).random(5)
+    np.testing.assert_array_equal(generator(5, "P0", 3).random(5), expected)
 
 
 def test_a_negative_seed_is_refused():

@@ -17,6 +17,7 @@ from stagewise.world.scenario import LARGEST_COUNT, IntArray, Scenario
 
 FORMAT: Literal["stagewise-decision/1"] = "stagewise-decision/1"
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
+DataSum = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class EdgeRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -24,7 +25,7 @@ class EdgeRecord(msgspec.Struct, forbid_unknown_fields=True):
 
     id: str
     clients: Count
-    data: Count
+    data: DataSum
     kld: float | None
     """None for an edge without clients."""
 

@@ -40,7 +40,9 @@ def writing(path: str | Path) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     target = Path(path)
-    if target.exists() and not target.is_file():
+    with _explained(path):
+        special = target.exists() and not target.is_file()
+    if special:
         # A device or a pipe (/dev/null, a shell's process substitution) cannot be renamed over.
         if target.is_dir():
             raise StagewiseError(f"{path}: cannot be written: it is a directory")

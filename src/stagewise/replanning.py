@@ -131,15 +131,18 @@ class Replanner:
 
     def _order(self, round_: Round, reason: str) -> None:
         self._next_made_for = self._as_it_is(round_)
-        self._under_way = self._executor.submit(
-            make_long_term_plan,
-            self._next_made_for,
-            method=self._method,
-            risk=self._risk,
-            seed=self.plan.seed,
-        )
         self._ordered_in = self._index
         self.orders.append((self._index, reason))
+        try:
+            self._under_way = self._executor.submit(
+                make_long_term_plan,
+                self._next_made_for,
+                method=self._method,
+                risk=self._risk,
+                seed=self.plan.seed,
+            )
+        except RuntimeError as error:  # a pool that is broken or has been shut down
+            _LOG.warning("the plan ordered in round %d failed: %s", self._index, error)
 
     def _as_it_is(self, round_: Round) -> Scenario:
         """The scenario with the estimates, CPUs and gains of now."""

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from brute_force import best_decision
 from helpers import random_scenario
 from references import plain_kld, random_round
-
 from stagewise.check import check_decisions
 from stagewise.decisions import Decision
 from stagewise.policy import policy_factory, solve
@@ -34,7 +34,9 @@ def system(seed: int, **options: object) -> Scenario:
     )
 
 
-def decisions(scenario: Scenario, rounds: list[Round], method: str, seed: int = 0) -> list[Decision]:
+def decisions(
+    scenario: Scenario, rounds: list[Round], method: str, seed: int = 0
+) -> list[Decision]:
     made = solve(scenario, rounds, method=method, seed=seed)
     assert check_decisions(scenario, rounds, [decision.record() for decision in made]) == []
     return made
@@ -127,7 +129,9 @@ def mean_kld(decision: Decision) -> float:
 
 
 def test_kld_minimization_has_less_divergence_and_pays_for_it():
-    scenarios = [numeric(40, 3, seed, limits=Limits(kld_max=0.5, data_min=800)) for seed in range(2)]
+    scenarios = [
+        numeric(40, 3, seed, limits=Limits(kld_max=0.5, data_min=800)) for seed in range(2)
+    ]
     for scenario in scenarios:
         rounds = bernoulli(scenario, 4, 0)
         balanced = decisions(scenario, rounds, "kld-minimization")

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+
 from brute_force import best_decision
 from helpers import random_scenario
 from references import random_round
-
 from stagewise.check import check_decisions
 from stagewise.plan_a.planners import plan
 from stagewise.policy import policy_factory, solve

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from brute_force import best_plan, true_risks
 from helpers import random_scenario
 from references import plain_scenario
-
 from stagewise.check import check_plan
 from stagewise.errors import StagewiseError
 from stagewise.plan_a.planners import PLANNERS, plan
@@ -130,7 +130,7 @@ def test_a_time_limit_still_gives_a_whole_plan():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "pool"}, "method = 'pool': must be one of paper, local-search"),
+        ({"method": "oracle"}, "method = 'oracle': must be one of paper, local-search"),
         ({"method": ""}, "method = ''"),
         ({"risk": "guess"}, "risk = 'guess': must be one of exact, sampled, markov"),
         ({"seed": -1}, "seed = -1: must be at least 0"),
@@ -241,7 +241,7 @@ def test_a_plan_above_an_edges_capacity_is_refused(tmp_path):
     scenario = plain_scenario([[50, 50]] * 3, [[0, 1]] * 3, online=[1] * 3, capacity=[1, 2])
     made = plan(scenario, method="paper")
     path = written(made, tmp_path, assignment={"c0": "es0", "c1": "es0", "c2": "es1"})
-    with pytest.raises(StagewiseError, match="edge 'es0' has 2 clients: .* its capacity, 1"):
+    with pytest.raises(StagewiseError, match=r"edge 'es0' has 2 clients: .* its capacity, 1"):
         load_plan(path, scenario)
     path = written(made, tmp_path, assignment={"c0": "es0", "c1": "es1", "c2": "es1"})
     assert load_plan(path, scenario).edge_of.tolist() == [0, 1, 1]

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from helpers import random_scenario
 from hypothesis import given
 from hypothesis import strategies as st
+
+from helpers import random_scenario
 from plan_b_cases import METHODS, everybody, nobody, plan_of, random_case, still_there
 from references import edge_violations
-
 from stagewise.check import check_decisions
 from stagewise.errors import StagewiseError
 from stagewise.plan_b.decide import MODES, decide
@@ -179,7 +179,7 @@ def test_the_method_follows_the_plan():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "pool"}, "method = 'pool': must be one of ccu, repair"),
+        ({"method": "oracle"}, "method = 'oracle': must be one of ccu, "),
         ({"mode": "loose"}, "mode = 'loose': must be one of strict, flexible"),
         ({"remedy": "pray"}, "remedy = 'pray': must be one of drop, reweight, lend"),
     ],

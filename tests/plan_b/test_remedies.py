@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from plan_b_cases import METHODS, everybody, plan_of, random_case, still_there
 from references import plain_scenario
-
 from stagewise.check import check_decisions
 from stagewise.decisions import make_decision
 from stagewise.plan_b.decide import decide
@@ -103,9 +103,7 @@ def test_flexible_has_nothing_to_lend():
 
 
 def weighed(scenario: Scenario, edge_of: list[int]) -> list[float]:
-    made = make_decision(
-        everybody(scenario), np.array(edge_of), index=0, method="m", decision_ms=0
-    )
+    made = make_decision(everybody(scenario), np.array(edge_of), index=0, method="m", decision_ms=0)
     return edge_weights(made).tolist()
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+
 from brute_force import best_decision
 from helpers import random_scenario
 from plan_b_cases import everybody, plan_of, still_there
 from references import edge_violations, plain_scenario, random_assignment, random_round
-
 from stagewise.plan_b.repair import repair, repair_by_lending
 from stagewise.problem.statement import p0
 from stagewise.world.rounds import Round
@@ -66,9 +66,7 @@ def test_flexible_leaves_surplus_out():
 
 def test_flexible_may_move_a_long_term_client():
     """c0 and c1 suffice at either edge, c2 and c3 only at es0: c1 has to go to es1."""
-    scenario = plain_scenario(
-        [[60, 60], [60, 60], [30, 30], [30, 30]], [[0, 1], [0, 1], [0], [0]]
-    )
+    scenario = plain_scenario([[60, 60], [60, 60], [30, 30], [30, 30]], [[0, 1], [0, 1], [0], [0]])
     plan = plan_of(scenario, [0, 0, -1, -1])
     assert p0(everybody(scenario)).violations(repair(plan, everybody(scenario), 0, "strict"))
     moved = repair(plan, everybody(scenario), 0, "flexible")

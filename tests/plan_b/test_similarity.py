@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from helpers import random_scenario
 from references import plain_scenario
-
 from stagewise.plan_b.similarity import NEIGHBOURS_MIN, NOISE, SIMILARITY_MIN, edge_clusters
 from stagewise.world.costs import LinkCosts
 from stagewise.world.generate import numeric
@@ -49,9 +49,7 @@ def plain_dbscan(similar: np.ndarray) -> tuple[list[set[int]], set[int]]:
             border = {j for i in border for j in core - cluster if similar[i, j]}
         clusters.append(cluster)
         left -= cluster
-    noise = {
-        i for i in range(count) if i not in core and not any(similar[i, j] for j in core)
-    }
+    noise = {i for i in range(count) if i not in core and not any(similar[i, j] for j in core)}
     return clusters, noise
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+
 from plan_b_cases import everybody, plan_of, random_case
 from references import edge_violations, plain_scenario, random_assignment, serving_of
-
 from stagewise.check.equations import figures
 from stagewise.plan_b.surplus import leave_out_surplus
 from stagewise.problem.statement import p0

@@ -170,7 +170,7 @@ def test_sampled_converges_to_exact():
 
 
 def test_sampled_rounds_depend_on_the_seed_alone():
-    scenario, members = drawn(4)
+    scenario, _ = drawn(4)
     one, same, other = (risk_measure(scenario, "sampled", seed=seed) for seed in (1, 1, 2))
     assert (one.samples == same.samples).all()
     assert (one.samples != other.samples).any()

@@ -100,7 +100,7 @@ def optimum(seed: int) -> float | None:
 # kernel. The usual temperatures and penalty are made for larger ones, and meet some barriers here.
 EFFORTS = {
     "hot": (Effort(moves_per_edge=5_000, start_temperature=20, penalty=100), 0.98),
-    "usual": (Effort(moves_per_edge=5_000), 0.90),
+    "usual": (Effort(), 0.95),
 }
 
 

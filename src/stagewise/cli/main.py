@@ -1,6 +1,5 @@
 """The `stagewise` command: its sub-commands, and one line for every mistake."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -57,17 +56,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         # Without a sub-command the help has been printed and there is nothing to add.
         return _complain(error.format_message()) if error.format_message() else USER_MISTAKE
-    except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted; nothing was written")
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away; keep the interpreter from complaining about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except typer.Abort:
+        status = INTERRUPTED
+    except SystemExit:
+        # Typer's answer to a broken pipe: the reader went away.
         return USER_MISTAKE
     except OSError as error:
         return _complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
     except MemoryError:
         return _complain("not enough memory for this input")
+    if status == INTERRUPTED:  # Typer has caught the KeyboardInterrupt
+        _complain("interrupted; nothing was written")
     return status if isinstance(status, int) else 0
 
 

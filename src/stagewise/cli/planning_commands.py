@@ -250,7 +250,7 @@ def _print_table(summaries: "list[MethodSummary]") -> None:
 
 def _verdict(problems: list[str], what: str) -> None:
     for problem in problems:
-        typer.echo(problem)
+        typer.echo("\\n".join(problem.splitlines()))  # an id may have line breaks
     if problems:
         raise typer.Exit(1)
     typer.echo(f"{what}: everything is true")

@@ -52,13 +52,13 @@ def associate(instance, state, selected, count, nodes, work):
     clear(instance, state)
     if not _associate_without_choice(instance, state, selected, count, work):
         return np.inf, np.inf
-    chosen = _associate_greedily(instance, state, work)
-    if chosen < 0:
-        return np.inf, np.inf
-    refresh_totals(state)
-    violation, best_value = _settled(state), value(instance, state)
-    _keep(state, work)
-    depth = chosen  # clients order[:depth] have an edge
+    chosen = work.tried[0]
+    depth = _associate_greedily(instance, state, work)  # clients order[:depth] have an edge
+    violation, best_value = np.inf, np.inf
+    if depth == chosen:
+        refresh_totals(state)
+        violation, best_value = _settled(state), value(instance, state)
+        _keep(state, work)
     for _ in range(nodes):
         if violation == 0.0 or depth == 0:
             break
@@ -119,7 +119,8 @@ def _associate_without_choice(instance, state, selected, count, work):
 def _associate_greedily(instance, state, work):
     """Lines 5-10: the client and edge with the smallest change of the objective, again and again.
 
-    Returns how many clients had a choice, or -1 where one of them found every edge full.
+    Returns how many clients have got an edge; those that found every edge full come last in the
+    order, and back-tracking starts from there.
     """
     waiting = work.tried[0]
     total = waiting
@@ -137,7 +138,7 @@ def _associate_greedily(instance, state, work):
                     if change < best_change:
                         best_change, best_place, best_link = change, w, link
         if best_place == NOBODY:
-            return -1
+            break
         client = work.waiting[best_place]
         change_edge(instance, state, instance.link_edge[best_link], NOBODY, best_link)
         work.order[placed] = client
@@ -145,9 +146,12 @@ def _associate_greedily(instance, state, work):
         placed += 1
         waiting -= 1
         work.waiting[best_place] = work.waiting[waiting]
+    for w in range(waiting):
+        work.order[placed + w] = work.waiting[w]
+        work.choice[placed + w] = instance.link_start[work.waiting[w]]
     for k in range(total):
         work.tried[k] = 1
-    return total
+    return placed
 
 
 @compiled

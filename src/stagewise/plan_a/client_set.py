@@ -85,7 +85,8 @@ class _Search:
             if np.isfinite(self.violation) or len(free) == 0:
                 break
             free = free[: len(free) // 2]
-        self.assignment = self.work.best.copy()
+        if np.isfinite(self.violation):
+            self.assignment = self.work.best.copy()
 
     def best_of(self, changes: Iterable[tuple[int, int]]) -> bool:
         """Make the best of `changes` (who leaves, who enters), if it is better than none."""

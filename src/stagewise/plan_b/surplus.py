@@ -16,6 +16,8 @@ from stagewise.search.state import (
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.scenario import IntArray
 
+_ROUNDING = 1e-12  # a violation this much larger is the same
+
 
 def leave_out_surplus(problem: Problem, assignment: IntArray) -> IntArray:
     """Remove, one by one, the client whose leaving saves most and breaks nothing more."""
@@ -26,7 +28,8 @@ def leave_out_surplus(problem: Problem, assignment: IntArray) -> IntArray:
         best_value, best_client = value(instance, state), NOBODY
         for client in np.flatnonzero(state.edge_of != UNASSIGNED).tolist():
             edge = int(state.edge_of[client])
-            if violation_after(instance, state, edge, client, NOBODY) > state.violation[edge]:
+            more = violation_after(instance, state, edge, client, NOBODY) - state.violation[edge]
+            if more > _ROUNDING:
                 continue
             after = value_after(instance, state, edge, client, NOBODY, NOBODY, NOBODY, NOBODY)
             if after < best_value:

@@ -124,7 +124,7 @@ def build_instance(
         target=scenario.target,
         log_target=log_target,
         probability=probability,
-        log_probability=np.log(np.maximum(probability, 1e-300)),
+        log_probability=np.log(np.where(probability > 0, probability, 1.0)),
         capacity=edges.capacity,
         uplink_delay=edges.uplink_delay_s,
         uplink_energy=edges.uplink_energy_j,

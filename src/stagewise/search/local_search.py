@@ -19,9 +19,9 @@ class Effort:
 
     runs: int = 4
     moves_per_edge: int = 40_000
-    start_temperature: float = 0.4
-    end_temperature: float = 0.01
-    penalty: float = 20.0
+    start_temperature: float = 1.0
+    end_temperature: float = 0.03
+    penalty: float = 50.0
     mending_runs: int = 2
     """Further runs, at the edges alone that the runs before have left in violation."""
     mending_moves_per_edge: int = 20_000

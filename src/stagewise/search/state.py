@@ -26,7 +26,7 @@ from stagewise.world.scenario import IntArray
 NOBODY = -1
 
 # Slots of State.totals.
-ENERGY, VIOLATION, LOG_PROBABILITY, SERVING, KLD = 0, 1, 2, 3, 4
+ENERGY, VIOLATION, LOG_PROBABILITY, SERVING, KLD, NEVER = 0, 1, 2, 3, 4, 5
 
 _CACHE_SIZE = 1 << 16
 _SLOWEST = 3  # a move touches two edges at the most, so the three slowest decide every new maximum
@@ -85,7 +85,7 @@ def new_state(instance: Instance) -> State:
         kld=np.zeros(edges),
         violation=np.zeros(edges),
         key=np.zeros(edges, dtype=np.uint64),
-        totals=np.zeros(5),
+        totals=np.zeros(6),
         slowest=np.full(_SLOWEST, NOBODY, dtype=np.int64),
         cache_key=np.zeros(cached, dtype=np.uint64),
         cache_risk=np.zeros((cached, 2)),
@@ -123,6 +123,7 @@ def clear(instance, state):
         state.slowest[rank] = NOBODY
     state.totals[LOG_PROBABILITY] = 0.0
     state.totals[SERVING] = 0.0
+    state.totals[NEVER] = 0.0
     refresh_totals(state)
 
 
@@ -179,7 +180,7 @@ def edge_after(instance, state, j, leaving, link):
         count -= 1
         old = state.link_of[leaving]
         energy -= instance.link_energy[old]
-        if instance.link_delay[old] >= delay:
+        if instance.link_delay[old] + instance.uplink_delay[j] >= state.delay[j]:
             delay = 0.0
             start = state.member_start[j]
             for s in range(start, start + state.count[j]):
@@ -328,6 +329,8 @@ def change_edge(instance, state, j, leaving, link):
             state.label_sum[j, label_of[k]] -= label_count[k]
         state.totals[LOG_PROBABILITY] -= instance.log_probability[leaving]
         state.totals[SERVING] -= 1.0
+        if instance.probability[leaving] <= 0:
+            state.totals[NEVER] -= 1.0
     if link != NOBODY:
         entering = instance.link_client[link]
         state.slot[entering] = state.count[j]
@@ -341,6 +344,8 @@ def change_edge(instance, state, j, leaving, link):
             state.label_sum[j, label_of[k]] += label_count[k]
         state.totals[LOG_PROBABILITY] += instance.log_probability[entering]
         state.totals[SERVING] += 1.0
+        if instance.probability[entering] <= 0:
+            state.totals[NEVER] += 1.0
     _recompute_edge(instance, state, j)
 
 
@@ -406,13 +411,13 @@ def slowest_but(state, j, k):
 
 
 @compiled
-def objective(instance, delay, energy, log_probability, serving, kld):
+def objective(instance, delay, energy, log_probability, serving, kld, never):
     """The value to be minimised, from a round's sums."""
     cost = instance.delay_weight * delay + instance.energy_weight * energy
     if instance.objective == COST:
         return cost
     if instance.objective == PLAN_COST:
-        if serving <= 0:
+        if serving <= 0 or never > 0:
             return cost
         return cost - instance.continuity_weight * np.exp(log_probability / serving)
     if instance.objective == MEAN_KLD:
@@ -430,6 +435,7 @@ def value(instance, state):
         state.totals[LOG_PROBABILITY],
         state.totals[SERVING],
         state.totals[KLD],
+        state.totals[NEVER],
     )
 
 
@@ -442,6 +448,7 @@ def value_after(instance, state, j, leaving, link, k, leaving_k, link_k):
     kld = state.totals[KLD]
     serving = state.totals[SERVING]
     log_probability = state.totals[LOG_PROBABILITY]
+    never = state.totals[NEVER]
     if instance.objective == MEAN_KLD:
         kld += kld_after(instance, state, j, leaving, link)[1] - state.kld[j]
     if k != NOBODY:
@@ -453,8 +460,12 @@ def value_after(instance, state, j, leaving, link, k, leaving_k, link_k):
     else:  # with two edges the same clients serve as before
         if leaving != NOBODY:
             serving -= 1.0
+            if instance.probability[leaving] <= 0:
+                never -= 1.0
             log_probability -= instance.log_probability[leaving]
         if link != NOBODY:
             serving += 1.0
+            if instance.probability[instance.link_client[link]] <= 0:
+                never += 1.0
             log_probability += instance.log_probability[instance.link_client[link]]
-    return objective(instance, slowest, total, log_probability, serving, kld)
+    return objective(instance, slowest, total, log_probability, serving, kld, never)

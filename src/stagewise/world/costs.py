@@ -8,6 +8,9 @@ from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 UNASSIGNED = -1
 
+LARGEST_COST = 1e300
+"""Sums of costs below this one stay far from what a number can hold."""
+
 
 @dataclass(frozen=True, eq=False)
 class LinkCosts:
@@ -41,11 +44,12 @@ def transmission_delay_s(scenario: Scenario, gain: FloatArray | None = None) -> 
     gain = links.gain if gain is None else gain
     bandwidth = scenario.edges.bandwidth_hz[links.edge]
     power = scenario.clients.tx_power_w[links.client]
-    snr = power * gain / (scenario.noise_w_per_hz * bandwidth)
-    # log1p keeps the rate of a very weak link above zero.
-    rate = bandwidth * np.log1p(snr) / np.log(2)
-    with np.errstate(divide="ignore", over="ignore"):
-        return np.asarray(scenario.model_bits / rate)
+    # Only numbers beyond all use overflow or vanish here; without a finite rate nothing arrives.
+    with np.errstate(all="ignore"):
+        snr = power * gain / (scenario.noise_w_per_hz * bandwidth)
+        # log1p keeps the rate of a very weak link above zero.
+        rate = bandwidth * np.log1p(snr) / np.log(2)
+        return np.where(np.isfinite(rate), scenario.model_bits / rate, np.inf)
 
 
 def link_costs(
@@ -65,6 +69,16 @@ def link_costs(
             delay_s=scenario.local_steps * step_s[client] + send_s,
             energy_j=scenario.local_steps * step_j[client] + send_j,
         )
+
+
+def largest_cost(scenario: Scenario, costs: LinkCosts) -> float:
+    """More than any round can cost or take: as if every client served over every link it has."""
+    edges, weights = scenario.edges, scenario.weights
+    with np.errstate(over="ignore", invalid="ignore"):
+        delay = scenario.edge_rounds * costs.delay_s.max(initial=0.0) + edges.uplink_delay_s.max()
+        energy = scenario.edge_rounds * costs.energy_j.sum() + edges.uplink_energy_j.sum()
+        weighted = weights.delay * delay + weights.energy * energy + weights.continuity
+        return float(delay + energy + weighted)
 
 
 def edge_costs(scenario: Scenario, costs: LinkCosts, assignment: IntArray) -> EdgeCosts:

@@ -10,7 +10,7 @@ import numpy as np
 
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import decode_json_lines, read_bytes, writing
-from stagewise.world.costs import LinkCosts, link_costs
+from stagewise.world.costs import LARGEST_COST, LinkCosts, largest_cost, link_costs
 from stagewise.world.scenario import BoolArray, FloatArray, Scenario
 
 
@@ -99,6 +99,8 @@ def _from_record(scenario: Scenario, record: _RoundRecord) -> Round:
             raise StagewiseError(
                 f"the delay or energy of client {shown(name)} is too large to represent"
             )
+        if not largest_cost(scenario, round_.costs) <= LARGEST_COST:
+            raise StagewiseError("cpu_hz, links: the round's cost is too large to represent")
     return round_
 
 

@@ -274,6 +274,12 @@ def _validate_costs(scenario: Scenario) -> None:
             f"clients[{client}] ({shown(scenario.clients.ids[client])}): the delay or energy of its "
             f"link to {shown(scenario.edges.ids[scenario.links.edge[bad]])} is too large to represent"
         )
+    from stagewise.world.costs import LARGEST_COST, largest_cost
+
+    if not largest_cost(scenario, costs) <= LARGEST_COST:
+        raise StagewiseError(
+            "weights, edges, clients: the delay, energy or cost of a round is too large to represent"
+        )
 
 
 def _scalar(name: str, value: float, low: float, high: float, open_below: bool = False) -> None:
