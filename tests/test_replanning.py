@@ -273,7 +273,7 @@ def test_a_planner_of_an_unknown_name_fails_without_harm(scenario, caplog):
     with Replanner(plan, Triggers(every=1), executor=InlineExecutor()) as replanner:
         for _ in range(3):
             assert replanner.decide(online(scenario)).edge_of.tolist() == FIRST.tolist()
-    assert "must be one of paper, local-search" in caplog.text
+    assert "must be one of paper, " in caplog.text
 
 
 def test_a_pool_that_takes_no_orders_stops_no_round(scenario, first, caplog):

@@ -47,10 +47,13 @@ def test_a_plan_depends_on_its_arguments_alone(method):
     np.testing.assert_array_equal(plan(again, method=method, seed=3).edge_of, first.edge_of)
 
 
-def test_the_papers_planner_starts_from_a_set_of_the_seed():
-    """Alg. 3 stops at a local optimum of its random start, so that some seeds end elsewhere."""
-    scenario = random_scenario(5, clients=20, edges=3, limits=EASY)
-    ends = {tuple(plan(scenario, method="paper", seed=seed).edge_of) for seed in range(6)}
+@pytest.mark.parametrize("method", ["paper", "local-search"])
+def test_the_seed_matters(method):
+    """Neither search is exhaustive: from another seed some end elsewhere."""
+    scenario = numeric(40, 3, 0, limits=Limits(data_min=1500))
+    ends = {
+        tuple(plan(scenario, method=method, seed=seed, seconds=1e-9).edge_of) for seed in range(4)
+    }
     assert len(ends) > 1
 
 
@@ -130,7 +133,7 @@ def test_a_time_limit_still_gives_a_whole_plan():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "oracle"}, "method = 'oracle': must be one of paper, local-search"),
+        ({"method": "oracle"}, "method = 'oracle': must be one of paper, "),
         ({"method": ""}, "method = ''"),
         ({"risk": "guess"}, "risk = 'guess': must be one of exact, sampled, markov"),
         ({"seed": -1}, "seed = -1: must be at least 0"),

@@ -40,10 +40,9 @@ from stagewise.search.state import (
     find_link,
     new_state,
     start_from,
-    value,
-    value_after,
     violation_after,
 )
+from stagewise.search.value import value, value_after
 from stagewise.world.costs import edge_costs
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario

@@ -6,16 +6,8 @@ import numpy as np
 
 from stagewise.compiled import compiled
 from stagewise.search.instance import Instance
-from stagewise.search.state import (
-    NOBODY,
-    VIOLATION,
-    change_edge,
-    clear,
-    refresh_totals,
-    room_of,
-    value,
-    value_after,
-)
+from stagewise.search.state import NOBODY, VIOLATION, change_edge, clear, refresh_totals, room_of
+from stagewise.search.value import value, value_after
 
 _FEASIBLE = 1e-12
 

@@ -4,15 +4,8 @@ import numpy as np
 
 from stagewise.problem.statement import Problem
 from stagewise.search.instance import build_instance
-from stagewise.search.state import (
-    NOBODY,
-    change_edge,
-    new_state,
-    start_from,
-    value,
-    value_after,
-    violation_after,
-)
+from stagewise.search.state import NOBODY, change_edge, new_state, start_from, violation_after
+from stagewise.search.value import value, value_after
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.scenario import IntArray
 

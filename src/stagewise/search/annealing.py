@@ -12,10 +12,9 @@ from stagewise.search.state import (
     find_link,
     refresh_totals,
     room_of,
-    value,
-    value_after,
     violation_after,
 )
+from stagewise.search.value import value, value_after
 
 _REFRESH = 1024  # accepted moves between two recomputations of the totals
 _FEASIBLE = 1e-12  # a total violation this small is rounding
