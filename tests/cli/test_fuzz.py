@@ -359,6 +359,23 @@ def test_rounds(folder):
     fuzz(folder, folder.rounds, "r.jsonl", ROUNDS, 2, attempt)
 
 
+def test_rounds_of_extreme_numbers(folder):
+    """Where CPUs and gains leave the range of numbers a round is refused, and before that solved."""
+    edge = next(iter(folder.scenario["clients"][0]["links"]))
+    refused = []
+    for exponent in range(-320, 309, 2):
+        value = float(f"1e{exponent}")
+        for changes in ({"cpu_hz": {"c0": value}}, {"links": {"c0": {edge: value}}}):
+            round_ = {"online": ["c0", "c1", "c2"], **changes}
+            (folder.path / "r.jsonl").write_text(json.dumps(round_))
+            solve = ("solve", "good.json", "--online", "r.jsonl", "--method", "fedcs")
+            refused.append(folder.refuses(*solve))
+            if not refused[-1]:
+                status, out, _ = folder.run("check", "good.json", "out", "--online", "r.jsonl")
+                assert status == 0, (changes, out)
+    assert 0 < sum(refused) < len(refused)
+
+
 def test_plans(folder):
     def attempt() -> bool:
         decide = ("decide", "good.json", "p.json", "--online", "good.jsonl")

@@ -60,7 +60,13 @@ def _plan_by_paper(problem: Problem, seed: int, seconds: float | None) -> IntArr
 def _plan_by_local_search(problem: Problem, seed: int, seconds: float | None) -> IntArray:
     """Annealing on the incremental kernel; larger systems get fewer tries for each edge."""
     edges = len(problem.scenario.edges)
-    effort = Effort(runs=4 if edges <= 50 else 1, moves_per_edge=max(8_000, 160_000 // edges))
+    # Cooler than in a round: a hot search of P1 spends its time on risks it will not keep.
+    effort = Effort(
+        runs=4 if edges <= 50 else 1,
+        moves_per_edge=max(8_000, 160_000 // edges),
+        start_temperature=0.4,
+        penalty=20.0,
+    )
     instance = build_instance(problem)
     return local_search(instance, seed=seed, effort=effort, seconds=seconds).assignment
 
