@@ -39,8 +39,10 @@ def writing(path: str | Path) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    target = Path(path)
     with _explained(path):
+        target = Path(path)
+        if target.is_symlink():  # write what it points to, not over it
+            target = target.resolve()
         special = target.exists() and not target.is_file()
     if special:
         # A device or a pipe (/dev/null, a shell's process substitution) cannot be renamed over.

@@ -11,7 +11,7 @@ import numpy as np
 
 from stagewise.decisions import named_assignment
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import decode_json, read_bytes, write_bytes
+from stagewise.files import STANDARD_STREAM, decode_json, read_bytes, write_bytes
 from stagewise.problem.evaluation import continuity
 from stagewise.problem.risk import RiskMeasure
 from stagewise.problem.statement import Mode, edge_risks, p1, plan_violations
@@ -22,6 +22,7 @@ from stagewise.world.scenario import LARGEST_COUNT, BoolArray, FloatArray, IntAr
 if TYPE_CHECKING:
     from stagewise.decisions import Decision
     from stagewise.plan_b.remedies import Remedy
+    from stagewise.pool.library import Library
 
 FORMAT: Literal["stagewise-plan/1"] = "stagewise-plan/1"
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
@@ -73,6 +74,8 @@ class Plan:
     data_risk: FloatArray
     violations: tuple[str, ...]
     plan_ms: float
+    library: "Library | None" = None
+    """The clusters that Plan B picks from, for a plan by `pool`."""
 
     @property
     def feasible(self) -> bool:
@@ -101,8 +104,8 @@ class Plan:
 
         return decide(self, online, index=index, method=method, mode=mode, remedy=remedy)
 
-    def record(self) -> PlanRecord:
-        """The plan as it stands in a file."""
+    def record(self, library: str | None = None) -> PlanRecord:
+        """The plan as it stands in a file; `library` is the name of its side file."""
         clients = np.bincount(
             self.edge_of[self.edge_of != UNASSIGNED], minlength=len(self.scenario.edges)
         )
@@ -127,6 +130,7 @@ class Plan:
             feasible=self.feasible,
             violations=list(self.violations),
             plan_ms=self.plan_ms,
+            library=library,
         )
 
     def __repr__(self) -> str:
@@ -162,8 +166,14 @@ def make_plan(
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:
-    """Write a plan file."""
-    write_bytes(path, msgspec.json.format(msgspec.json.encode(plan.record()), indent=1) + b"\n")
+    """Write a plan file and, beside it, its library; to standard output goes the plan alone."""
+    name = None
+    if plan.library is not None and str(path) != STANDARD_STREAM:
+        from stagewise.pool.library_file import library_name, save_library
+
+        name = library_name(path)
+        save_library(plan.library, Path(path).with_name(name))
+    write_bytes(path, msgspec.json.format(msgspec.json.encode(plan.record(name)), indent=1) + b"\n")
 
 
 def load_plan_record(path: str | Path) -> PlanRecord:
@@ -196,7 +206,20 @@ def load_plan(path: str | Path, scenario: Scenario) -> Plan:
         data_risk=np.array([edge.data_risk for edge in record.edges]),
         violations=tuple(record.violations),
         plan_ms=record.plan_ms,
+        library=_library(record, scenario, path),
     )
+
+
+def _library(record: PlanRecord, scenario: Scenario, path: str | Path) -> "Library | None":
+    if record.library is None:
+        return None
+    from stagewise.pool.library_file import load_library
+
+    if Path(record.library).name != record.library or str(path) == STANDARD_STREAM:
+        raise StagewiseError(
+            f"{path}: library = {shown(record.library)}: must be the name of a file beside the plan"
+        )
+    return load_library(Path(path).with_name(record.library), scenario)
 
 
 def _edge_of(assignment: dict[str, str], scenario: Scenario, path: str | Path) -> IntArray:

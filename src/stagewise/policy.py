@@ -54,6 +54,8 @@ class PolicyFactory(Protocol):
 
 
 _BUILT_IN = {
+    "pool-strict": "stagewise.methods.stagewise:pool_strict",
+    "pool-flexible": "stagewise.methods.stagewise:pool_flexible",
     "stagewise-paper": "stagewise.methods.stagewise:stagewise_paper",
     "stagewise-strict": "stagewise.methods.stagewise:stagewise_strict",
     "stagewise-flexible": "stagewise.methods.stagewise:stagewise_flexible",

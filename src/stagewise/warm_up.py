@@ -9,7 +9,7 @@ from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import Problem, edge_risks
 from stagewise.search.instance import build_instance
 from stagewise.search.local_search import Effort, local_search
-from stagewise.world.scenario import Clients, Edges, Links, Scenario
+from stagewise.world.scenario import Clients, Edges, Limits, Links, Scenario
 
 
 @cache
@@ -18,7 +18,7 @@ def warm_up() -> None:
 
     The compiled code is kept on disk, so only the first process after an installation takes long.
     """
-    scenario = _smallest()
+    scenario = smallest_scenario()
     everybody = np.ones(2, dtype=np.bool_)
     measure = risk_measure(scenario, "exact", samples=64)
     instance = build_instance(Problem(scenario, scenario.costs, everybody, risk=measure))
@@ -27,7 +27,8 @@ def warm_up() -> None:
     edge_risks(measure, found.assignment)
 
 
-def _smallest() -> Scenario:
+def smallest_scenario() -> Scenario:
+    """Two clients, two edges and every link between them."""
     return Scenario(
         clients=Clients(
             ids=("a", "b"),
@@ -46,5 +47,6 @@ def _smallest() -> Scenario:
             uplink_delay_s=np.full(2, 0.1),
             uplink_energy_j=np.full(2, 0.1),
         ),
+        limits=Limits(data_min=5, kld_max=1.0),
         links=Links(start=np.array([0, 2, 4]), edge=np.array([0, 1, 0, 1]), gain=np.full(4, 1e-9)),
     )

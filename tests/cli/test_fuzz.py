@@ -17,7 +17,7 @@ from helpers import random_scenario
 from stagewise.cli import main as command_line
 from stagewise.world.scenario import Limits
 
-SCENARIOS, ROUNDS, PLANS, DECISIONS = 4000, 2500, 2500, 2000
+SCENARIOS, ROUNDS, PLANS, DECISIONS = 4000, 2000, 2200, 2500
 
 
 class Raw(str):
@@ -318,7 +318,7 @@ def test_extreme_numbers(folder):
     )
     fields.append("label_counts")
     valid = 0
-    for number in range(800):
+    for number in range(500):
         rng = random.Random(f"extreme {number}")
         changed = thawed(folder.scenario)
         for field in rng.sample(fields, rng.choice([1, 2, 2, 3])):
@@ -336,7 +336,7 @@ def test_extreme_numbers(folder):
         except BaseException as error:
             error.add_note(f"file {number}: {content}")
             raise
-    assert valid > 100
+    assert valid > 60
 
 
 def test_rounds(folder):
@@ -363,7 +363,7 @@ def test_rounds_of_extreme_numbers(folder):
     """Where CPUs and gains leave the range of numbers a round is refused, and before that solved."""
     edge = next(iter(folder.scenario["clients"][0]["links"]))
     refused = []
-    for exponent in range(-320, 309, 2):
+    for exponent in range(-320, 309, 6):
         value = float(f"1e{exponent}")
         for changes in ({"cpu_hz": {"c0": value}}, {"links": {"c0": {edge: value}}}):
             round_ = {"online": ["c0", "c1", "c2"], **changes}
@@ -374,6 +374,13 @@ def test_rounds_of_extreme_numbers(folder):
                 status, out, _ = folder.run("check", "good.json", "out", "--online", "r.jsonl")
                 assert status == 0, (changes, out)
     assert 0 < sum(refused) < len(refused)
+    # A single aggregation of 1e308 s can be represented, three of them cannot.
+    client = folder.scenario["clients"][0]
+    samples = client["batch_fraction"] * sum(client["label_counts"])
+    steps_s = folder.scenario["local_steps"] * client["cycles_per_sample"] * samples
+    slowest = {"online": ["c0"], "cpu_hz": {"c0": steps_s / 1e308}}
+    (folder.path / "r.jsonl").write_text(json.dumps(slowest))
+    assert folder.refuses("solve", "good.json", "--online", "r.jsonl", "--method", "fedcs")
 
 
 def test_plans(folder):

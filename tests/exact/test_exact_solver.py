@@ -144,3 +144,14 @@ def test_decisions_carry_the_bound():
     decision = solve(scenario, bernoulli(scenario, 1, seed=0), method="exact")[0]
     assert decision.lower_bound is not None
     assert decision.objective * (1 - 1.01e-3) <= decision.lower_bound <= decision.objective
+
+
+def test_the_bound_holds_where_enumeration_cannot_finish():
+    """With delay alone in the objective no price prunes: the bound must stay below what is found."""
+    scenario = replace(numeric(clients=93, edges=4, seed=1), weights=Weights(1.0, 0.0, 1.0))
+    for round_ in bernoulli(scenario, 2, seed=3):
+        found = solve_exactly(p0(round_), seconds=1.5)
+        for seed in range(3):
+            other = local_search(build_instance(p0(round_)), seed=seed)
+            if other.violation == 0:
+                assert other.value >= found.lower_bound * (1 - 1e-9)

@@ -27,7 +27,7 @@ def plan(
     scenario: ScenarioFile,
     output: Output,
     method: Annotated[
-        str, typer.Option(help="local-search, or paper: Algs. 2 and 3.")
+        str, typer.Option(help="local-search, pool, or paper: Algs. 2 and 3.")
     ] = "local-search",
     risk: Risk = "exact",
     seed: Seed = 0,
@@ -56,7 +56,8 @@ def decide(
         str, typer.Option(help="strict: every online long-term client trains; or flexible.")
     ] = "strict",
     method: Annotated[
-        str | None, typer.Option(help="repair, or ccu: Alg. 4. Default: as the plan was made.")
+        str | None,
+        typer.Option(help="repair, pool, or ccu: Alg. 4. Default: as the plan was made."),
     ] = None,
     remedy: Annotated[
         str | None,

@@ -50,6 +50,7 @@ def pack(
     state = np.zeros(2, dtype=np.int64)  # depth, finished
     value = np.array([limit])
     taken = 0
+    slice_ = _SLICE if steps is None else min(_SLICE, steps)
     while not state[1]:
         _search(
             sequence,
@@ -67,9 +68,9 @@ def pack(
             sums,
             state,
             value,
-            _SLICE,
+            slice_,
         )
-        taken += _SLICE
+        taken += slice_
         if (deadline is not None and time.perf_counter() > deadline) or (
             steps is not None and taken >= steps
         ):

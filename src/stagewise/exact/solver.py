@@ -80,7 +80,8 @@ class _Proof:
         self.lower = 0.0
         self.columns: Columns | None = None
         self.master: MasterSolution | None = None
-        self.least: FloatArray = np.zeros(self.edges)
+        self.least: FloatArray | None = None
+        """The least reduced cost of each edge at the master's prices, where it is proven."""
 
     def find_incumbent(self) -> None:
         """An assignment to begin with, by local search."""
@@ -99,6 +100,7 @@ class _Proof:
         even = np.full(self.edges, instance.delay_weight / self.edges)
         nobody = np.zeros(len(instance.lock))
         pools = []
+        cheapest_cost = np.zeros(self.edges)
         for edge in range(self.edges):
             market = build_market(instance, edge, nobody, float(even[edge]))
             cheapest = enumerate_columns(
@@ -110,11 +112,11 @@ class _Proof:
                 self.lower = np.inf  # no cluster at all: no assignment can be feasible
                 return False
             least = cheapest.columns.reduced_costs(instance, np.zeros(self.edges), nobody, even)[0]
-            self.least[edge] = least
+            cheapest_cost[edge] = least
             cap = 1.5 * least
             pool = enumerate_columns(instance, market, cap, most=_START_COLUMNS, nodes=20_000_000)
             pools += [cheapest.columns, pool.columns]
-        self.lower = float(self.least.sum())
+        self.lower = float(cheapest_cost.sum())
         self.columns = join(pools)
         self._say("cheapest clusters")
         while not self._closed() and not self._late():
@@ -133,6 +135,7 @@ class _Proof:
         """Look for clusters that the master's prices make attractive; the bound follows."""
         assert self.master is not None and self.columns is not None
         master, instance = self.master, self.instance
+        self.least = None
         least = np.zeros(self.edges)
         added = []
         for edge in range(self.edges):
@@ -163,6 +166,8 @@ class _Proof:
         assert self.master is not None and self.columns is not None
         self._try_packing(self.columns, steps=20_000_000)
         if self._closed() or self._late():
+            return
+        if self.least is None:
             return
         instance, master = self.instance, self.master
         slack = self.upper - master.bound(self.least)

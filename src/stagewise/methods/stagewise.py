@@ -20,7 +20,7 @@ class StagewisePolicy:
     mode: Mode
 
     def __post_init__(self) -> None:
-        prepare(self.method)
+        prepare(self.method, self.plan)
 
     def decide(self, round_: Round, index: int) -> IntArray:
         return PLAN_B_METHODS[self.method](self.plan, round_, index, self.mode)
@@ -29,6 +29,16 @@ class StagewisePolicy:
 def stagewise_paper(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
     """StagewiseHFL as the paper has it: Algs. 2 and 3, then Alg. 4."""
     return StagewisePolicy(plan(scenario, method="paper", seed=seed), "ccu", "strict")
+
+
+def pool_strict(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """The pool of clusters, with every online long-term client serving (12d)."""
+    return StagewisePolicy(plan(scenario, method="pool", seed=seed), "pool", "strict")
+
+
+def pool_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """The pool of clusters, free in every round."""
+    return StagewisePolicy(plan(scenario, method="pool", seed=seed), "pool", "flexible")
 
 
 def stagewise_strict(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:

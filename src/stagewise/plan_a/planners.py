@@ -1,11 +1,14 @@
-"""Plan A by name: `paper` is Algs. 2 and 3, `local-search` our annealing of the same problem P1."""
+"""Plan A by name: `paper` is Algs. 2 and 3; `local-search` anneals the same P1; `pool` is ours."""
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from stagewise.errors import StagewiseError, shown
 from stagewise.plan_a.client_set import improve_client_set, random_client_set
+from stagewise.plan_a.recourse import plan_by_recourse
 from stagewise.plans import Plan, make_plan
+from stagewise.pool.library import build_library
 from stagewise.problem.risk import RiskName, risk_measure
 from stagewise.problem.statement import Problem, p1
 from stagewise.randomness import generator
@@ -31,9 +34,10 @@ def plan(
 ) -> Plan:
     """Plan A: choose the long-term clients of every edge by solving P1.
 
-    `method` is `paper` (Algs. 2, 3) or `local-search`; `risk` the measure that stands for (11a) and
-    (11b); `seconds` a limit on the search. A scenario without a plan inside its limits still gets the
-    best one found, with `feasible` false and its violations.
+    `method` is `paper` (Algs. 2, 3), `local-search`, or `pool`, which chooses its assignment by what
+    rounds cost after repair and brings a library of clusters; `risk` is the measure that stands for
+    (11a) and (11b); `seconds` a limit on each search. A scenario without a plan inside its limits
+    still gets the best one found, with `feasible` false and its violations.
     """
     if method not in PLANNERS:
         raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLANNERS)}")
@@ -44,8 +48,10 @@ def plan(
     began = time.perf_counter()
     measure = risk_measure(scenario, risk, seed)
     edge_of = PLANNERS[method](p1(scenario, measure), seed, seconds)
+    library = build_library(scenario) if method == "pool" else None
     plan_ms = 1000 * (time.perf_counter() - began)
-    return make_plan(measure, edge_of, method=method, seed=seed, plan_ms=plan_ms)
+    made = make_plan(measure, edge_of, method=method, seed=seed, plan_ms=plan_ms)
+    return replace(made, library=library)
 
 
 def _plan_by_paper(problem: Problem, seed: int, seconds: float | None) -> IntArray:
@@ -71,4 +77,8 @@ def _plan_by_local_search(problem: Problem, seed: int, seconds: float | None) ->
     return local_search(instance, seed=seed, effort=effort, seconds=seconds).assignment
 
 
-PLANNERS: dict[str, Planner] = {"paper": _plan_by_paper, "local-search": _plan_by_local_search}
+PLANNERS: dict[str, Planner] = {
+    "paper": _plan_by_paper,
+    "local-search": _plan_by_local_search,
+    "pool": plan_by_recourse,
+}

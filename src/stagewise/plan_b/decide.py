@@ -7,6 +7,7 @@ from importlib import import_module
 from stagewise.decisions import Decision, make_decision
 from stagewise.errors import StagewiseError, shown
 from stagewise.plan_b.ccu import cluster_based_update
+from stagewise.plan_b.pool import library_of, load_pool, pool
 from stagewise.plan_b.remedies import Remedy, apply_remedy
 from stagewise.plan_b.repair import repair
 from stagewise.plans import Plan
@@ -17,14 +18,21 @@ from stagewise.world.scenario import BoolArray, IntArray
 
 PlanBMethod = Callable[[Plan, Round, int, Mode], IntArray]
 
-PLAN_B_METHODS: dict[str, PlanBMethod] = {"ccu": cluster_based_update, "repair": repair}
-_FOLLOWS = {"paper": "ccu"}
+PLAN_B_METHODS: dict[str, PlanBMethod] = {
+    "ccu": cluster_based_update,
+    "repair": repair,
+    "pool": pool,
+}
+_FOLLOWS = {"paper": "ccu", "pool": "pool"}
 MODES = ("strict", "flexible")
 
 
-def prepare(method: str) -> None:
-    """Load and compile what `method` needs, so that no decision's time includes it."""
+def prepare(method: str, plan: Plan) -> None:
+    """Load, compile and build what `method` needs, so that no decision's time includes it."""
     warm_up()
+    if method == "pool":
+        load_pool()
+        library_of(plan)
     if method == "ccu":
         import_module("sklearn.cluster")
 
@@ -50,7 +58,7 @@ def decide(
         )
     if mode not in MODES:
         raise StagewiseError(f"mode = {shown(mode)}: must be one of {', '.join(MODES)}")
-    prepare(method)
+    prepare(method, plan)
     round_ = round_of(plan.scenario, online)
     began = time.perf_counter()
     edge_of = PLAN_B_METHODS[method](plan, round_, index, mode)

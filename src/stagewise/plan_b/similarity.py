@@ -30,7 +30,7 @@ class EdgeClusters:
         return np.asarray(self.features @ self.features[place])
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def edge_clusters(scenario: Scenario, costs: LinkCosts, edge: int) -> EdgeClusters:
     """Alg. 4, lines 1-2, for one edge; the same while the costs are the same.
 

@@ -127,7 +127,8 @@ def exact_risk(members, count, rows, log_target, probability, kld_limit, data_li
             kld_risk += likelihood[gray]
         if total < data_limit:
             data_risk += likelihood[gray]
-    return kld_risk, data_risk
+    # The likelihoods sum to 1 but for rounding.
+    return min(kld_risk, 1.0), min(data_risk, 1.0)
 
 
 @compiled

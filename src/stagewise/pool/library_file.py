@@ -1,0 +1,72 @@
+"""The library's side file, beside the plan that names it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stagewise.errors import StagewiseError
+from stagewise.files import read_bytes, write_bytes
+from stagewise.pool.library import Library, Prices, member_links
+from stagewise.world.scenario import Scenario
+
+FORMAT = "stagewise-library/1"
+SUFFIX = ".library.safetensors"
+
+
+def library_name(plan: str | Path) -> str:
+    """The name of the side file of a plan file."""
+    return Path(plan).name + SUFFIX
+
+
+def save_library(library: Library, path: str | Path) -> None:
+    from safetensors.numpy import save
+
+    tensors: dict[str, Any] = {
+        "start": library.start,
+        "clients": np.ascontiguousarray(library.clients),
+        "client_price": library.prices.client,
+        "delay_price": library.prices.delay,
+    }
+    write_bytes(path, bytes(save(tensors, metadata={"format": FORMAT})))
+
+
+def load_library(path: str | Path, scenario: Scenario) -> Library:
+    """Read a library made for `scenario`; one that does not fit it is an error."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    content = read_bytes(path)
+    try:
+        tensors = {name: array.copy() for name, array in load(content).items()}
+        start, clients = tensors["start"], tensors["clients"]
+        prices = Prices(tensors["client_price"], tensors["delay_price"])
+    except (SafetensorError, KeyError, ValueError, TypeError):
+        raise StagewiseError(f"{path}: not a valid library: a part is missing or damaged") from None
+    if not _fits(scenario, start, clients, prices):
+        raise StagewiseError(f"{path}: the library must be made for this scenario")
+    links = member_links(scenario, start, clients)
+    if ((clients >= 0) & (links < 0)).any():
+        raise StagewiseError(f"{path}: the library must only use links that the scenario has")
+    return Library(start, clients, links, prices)
+
+
+def _fits(scenario: Scenario, start: np.ndarray, clients: np.ndarray, prices: Prices) -> bool:
+    count, edges = len(scenario.clients), len(scenario.edges)
+    return (
+        start.dtype == np.int64
+        and clients.dtype == np.int32
+        and prices.client.dtype == prices.delay.dtype == np.float64
+        and start.shape == (edges + 1,)
+        and clients.ndim == 2
+        and start[0] == 0
+        and start[-1] == len(clients)
+        and bool((np.diff(start) >= 0).all())
+        and bool(((clients >= -1) & (clients < count)).all())
+        and prices.client.shape == (count,)
+        and prices.delay.shape == (edges,)
+        and all(
+            bool((np.isfinite(price) & (price >= 0)).all())
+            for price in (prices.client, prices.delay)
+        )
+    )
