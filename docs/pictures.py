@@ -20,7 +20,11 @@ LABELS = {
     "stagewise-flexible": (True, 0),
     "fedcs": (False, -9),
     "c2e-greedy-assoc": (False, 8),
-    "local-search": (False, -2),
+    "local-search": (False, -1),
+    "exact": (False, -12),
+    "pool-flexible": (True, -10),
+    "pool-strict": (False, -5),
+    "stagewise-strict": (True, 6),
 }
 
 
@@ -55,7 +59,7 @@ def draw_comparison(scenario: stagewise.Scenario, rounds: list[stagewise.Round])
     """Cost of a round against the time of its decision, for every method."""
     figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
     for summary in stagewise.compare(scenario, rounds):
-        ours = summary.method.startswith("stagewise-") or summary.method == "local-search"
+        ours = summary.method.startswith(("stagewise-", "pool-", "local-", "exact"))
         hollow = summary.method in IGNORES_KLD
         x, y = summary.decision_ms_median, summary.objective
         colour = OURS if ours else PAPER

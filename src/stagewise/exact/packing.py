@@ -112,7 +112,7 @@ def _search(
         if cursor[depth] < 0:
             cursor[depth] = starts[j]
         else:
-            _release(members, used, cursor[depth], -1)
+            _use(members, used, cursor[depth], -1)
             cursor[depth] += 1
         row = cursor[depth]
         rest = 0.0
@@ -122,16 +122,9 @@ def _search(
             cursor[depth] = -1
             depth -= 1
             continue
-        clash = False
-        for m in range(members.shape[1]):
-            client = members[row, m]
-            if client < 0:
-                break
-            if used[client] > 0:
-                clash = True
-                break
-        _release(members, used, row, 1)  # undone when the cursor moves on
-        if clash:
+        disjoint = _is_disjoint(members, used, row)
+        _use(members, used, row, 1)  # undone when the cursor moves on
+        if not disjoint:
             continue
         sums[depth + 1, 0] = sums[depth, 0] + reduced[row]
         sums[depth + 1, 1] = sums[depth, 1] + energy[row]
@@ -159,11 +152,23 @@ def _search(
 
 
 @compiled
-def _release(members, used, row, sign):
+def _use(members, used, row, change):
+    """Count the clients of a cluster in use `change` more often."""
     for m in range(members.shape[1]):
         if members[row, m] < 0:
             break
-        used[members[row, m]] += sign
+        used[members[row, m]] += change
+
+
+@compiled
+def _is_disjoint(members, used, row):
+    """Whether a cluster shares no client with those in use."""
+    for m in range(members.shape[1]):
+        if members[row, m] < 0:
+            break
+        if used[members[row, m]] > 0:
+            return False
+    return True
 
 
 @compiled
@@ -172,14 +177,6 @@ def _least_disjoint(j, starts, members, reduced, used, limit):
     for row in range(starts[j], starts[j + 1]):
         if reduced[row] >= limit:
             return limit
-        free = True
-        for m in range(members.shape[1]):
-            client = members[row, m]
-            if client < 0:
-                break
-            if used[client] > 0:
-                free = False
-                break
-        if free:
+        if _is_disjoint(members, used, row):
             return reduced[row]
     return np.inf
