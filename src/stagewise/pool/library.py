@@ -12,7 +12,7 @@ from stagewise.search.instance import Instance, build_instance
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 CLUSTERS_PER_EDGE = 25_000
-_NODES = 1_500_000
+_NODES = 10_000_000
 # What a nat of unlikelihood costs, in units of what one client costs.
 _UNLIKELY = 0.1
 _MISSING = -1
@@ -75,7 +75,8 @@ def _cheapest(instance: Instance, market: Market, price: FloatArray, wanted: int
     low, high = least, np.inf
     cap = 1.3 * least
     kept = best.columns
-    for _ in range(6):
+    # Where not even the cheapest could be proven, no price prunes, and lower caps do not help.
+    for _ in range(6 if best.complete else 1):
         found = enumerate_columns(instance, market, cap, most=3 * wanted, nodes=_NODES)
         if found.complete:
             kept, low = found.columns, cap
@@ -83,10 +84,8 @@ def _cheapest(instance: Instance, market: Market, price: FloatArray, wanted: int
                 break
             cap = min(1.25 * cap, 0.5 * (low + high)) if np.isfinite(high) else 1.25 * cap
         else:
-            if len(found.columns) > len(kept):
+            if len(kept) < wanted // 10:
                 kept = found.columns  # not the cheapest, but clusters all the same
-            if found.nodes > _NODES:
-                break  # too many to enumerate: lower caps would take as long
             high = cap
             cap = 0.5 * (low + high)
     if len(kept) < wanted and np.isinf(high):  # few there are: take them all, whatever they cost
