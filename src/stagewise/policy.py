@@ -54,11 +54,11 @@ class PolicyFactory(Protocol):
 
 
 _BUILT_IN = {
-    "pool-strict": "stagewise.methods.stagewise:pool_strict",
-    "pool-flexible": "stagewise.methods.stagewise:pool_flexible",
     "stagewise-paper": "stagewise.methods.stagewise:stagewise_paper",
     "stagewise-strict": "stagewise.methods.stagewise:stagewise_strict",
     "stagewise-flexible": "stagewise.methods.stagewise:stagewise_flexible",
+    "pool-strict": "stagewise.methods.stagewise:pool_strict",
+    "pool-flexible": "stagewise.methods.stagewise:pool_flexible",
     "orig-prob-solver": "stagewise.methods.paper_benchmarks:orig_prob_solver",
     "kld-minimization": "stagewise.methods.paper_benchmarks:kld_minimization",
     "client-sel-only": "stagewise.methods.paper_benchmarks:client_sel_only",
