@@ -1,5 +1,11 @@
-"""Draw the README's pictures from a comparison and a round: `python docs/pictures.py`."""
+"""Draw the README's pictures: a round, and the comparison of `stagewise compare --json`.
 
+stagewise compare demo/s.json --online demo/online.jsonl --workers 2 --json > comparison.json
+python docs/pictures.py comparison.json
+"""
+
+import json
+import sys
 from pathlib import Path
 
 import matplotlib
@@ -9,6 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import stagewise
+from stagewise.comparison import MethodSummary
 
 HERE = Path(__file__).parent / "images"
 OURS, PAPER = "#1b6ca8", "#b0402a"
@@ -55,10 +62,10 @@ def draw_round(scenario: stagewise.Scenario, plan: stagewise.Plan, round_: stage
     figure.savefig(HERE / "round.png", dpi=130)
 
 
-def draw_comparison(scenario: stagewise.Scenario, rounds: list[stagewise.Round]) -> None:
+def draw_comparison(summaries: list[MethodSummary]) -> None:
     """Cost of a round against the time of its decision, for every method."""
     figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
-    for summary in stagewise.compare(scenario, rounds):
+    for summary in summaries:
         ours = summary.method.startswith(("stagewise-", "pool-", "local-", "exact"))
         hollow = summary.method in IGNORES_KLD
         x, y = summary.decision_ms_median, summary.objective
@@ -94,7 +101,8 @@ def main() -> None:
     scenario = stagewise.generate.numeric(clients=93, edges=4, seed=0)
     rounds = stagewise.participation.bernoulli(scenario, 30, seed=1)
     draw_round(scenario, stagewise.plan(scenario), rounds[0])
-    draw_comparison(scenario, rounds)
+    rows = json.loads(Path(sys.argv[1]).read_text())
+    draw_comparison([MethodSummary(**row) for row in rows])
 
 
 if __name__ == "__main__":
