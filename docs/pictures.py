@@ -24,14 +24,15 @@ IGNORES_KLD = ("client-sel-only", "c2e-assoc-only", "c2e-greedy-assoc", "fedcs")
 LABELS = {
     "orig-prob-solver": (True, 0),
     "kld-minimization": (True, 4),
-    "stagewise-flexible": (True, 0),
+    "stagewise-flexible": (False, -10),
+    "stagewise-strict": (False, -11),
+    "pool-flexible": (True, -8),
+    "pool-strict": (False, 4),
     "fedcs": (False, -9),
-    "c2e-greedy-assoc": (False, 8),
-    "local-search": (False, -1),
-    "exact": (False, -12),
-    "pool-flexible": (True, -10),
-    "pool-strict": (False, -5),
-    "stagewise-strict": (True, 6),
+    "c2e-greedy-assoc": (False, 11),
+    "client-sel-only": (True, -2),
+    "local-search": (False, 7),
+    "exact": (False, -7),
 }
 
 
