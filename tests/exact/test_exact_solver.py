@@ -7,7 +7,7 @@ import pytest
 
 from brute_force import best_decision
 from helpers import random_scenario
-from stagewise.exact.solver import Certified, solve_exactly
+from stagewise.exact.solver import Certified, _Proof, solve_exactly
 from stagewise.policy import solve
 from stagewise.problem.statement import Problem, p0, p2
 from stagewise.search.instance import build_instance
@@ -155,3 +155,32 @@ def test_the_bound_holds_where_enumeration_cannot_finish():
             other = local_search(build_instance(p0(round_)), seed=seed)
             if other.violation == 0:
                 assert other.value >= found.lower_bound * (1 - 1e-9)
+
+
+def test_a_pricing_that_was_cut_short_proves_nothing(monkeypatch):
+    """The last search for better clusters stops at once: what it missed may be in the optimum."""
+    claims = []
+    for seed in (0, 2, 3, 5):
+        scenario = numeric(clients=93, edges=4, seed=seed)
+        problem = p0(bernoulli(scenario, 1, seed)[0])
+        best = solve_exactly(problem)
+        with monkeypatch.context() as patch:
+            patch.setattr(_Proof, "_price", _cut_short(_Proof._price))
+            hurried = solve_exactly(problem)
+        assert hurried.lower_bound <= best.value * (1 + 1e-9)
+        claims.append(hurried.gap)
+    assert max(claims) > 1e-3
+
+
+def _cut_short(price):
+    """Pricing in which every enumeration may take a single step."""
+
+    def hurried(self):
+        nodes = self._nodes
+        self._nodes = lambda: 1
+        try:
+            return price(self)
+        finally:
+            self._nodes = nodes
+
+    return hurried
