@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from stagewise.errors import StagewiseError, shown
 from stagewise.plan_a.client_set import improve_client_set, random_client_set
+from stagewise.plan_a.effort import plan_effort
 from stagewise.plan_a.recourse import plan_by_recourse
 from stagewise.plans import Plan, make_plan
 from stagewise.pool.library import build_library
@@ -13,7 +14,7 @@ from stagewise.problem.risk import RiskName, risk_measure
 from stagewise.problem.statement import Problem, p1
 from stagewise.randomness import generator
 from stagewise.search.instance import build_instance
-from stagewise.search.local_search import Effort, local_search
+from stagewise.search.local_search import local_search
 from stagewise.warm_up import warm_up
 from stagewise.world.checks import finite, seed_number
 from stagewise.world.scenario import IntArray, Scenario
@@ -64,15 +65,9 @@ def _plan_by_paper(problem: Problem, seed: int, seconds: float | None) -> IntArr
 
 
 def _plan_by_local_search(problem: Problem, seed: int, seconds: float | None) -> IntArray:
-    """Annealing on the incremental kernel; larger systems get fewer tries for each edge."""
+    """Annealing on the incremental kernel."""
     edges = len(problem.scenario.edges)
-    # Cooler than in a round: a hot search of P1 spends its time on risks it will not keep.
-    effort = Effort(
-        runs=4 if edges <= 50 else 1,
-        moves_per_edge=max(8_000, 160_000 // edges),
-        start_temperature=0.4,
-        penalty=20.0,
-    )
+    effort = plan_effort(edges, runs=4 if edges <= 50 else 1)
     instance = build_instance(problem)
     return local_search(instance, seed=seed, effort=effort, seconds=seconds).assignment
 

@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from stagewise.plan_a.effort import plan_effort
 from stagewise.plan_b.pool import pool
 from stagewise.plans import Plan, make_plan
 from stagewise.problem.statement import Problem, p0
 from stagewise.randomness import generator, integer_seed
 from stagewise.search.instance import build_instance
-from stagewise.search.local_search import Effort, local_search
+from stagewise.search.local_search import local_search
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray
 
@@ -30,12 +31,7 @@ def plan_by_recourse(problem: Problem, seed: int, seconds: float | None) -> IntA
         Round(scenario, rng.random(len(probability)) < probability) for _ in range(_SAMPLED_ROUNDS)
     ]
     instance = build_instance(problem)
-    effort = Effort(
-        runs=1,
-        moves_per_edge=max(8_000, 160_000 // len(scenario.edges)),
-        start_temperature=0.4,
-        penalty=20.0,
-    )
+    effort = plan_effort(len(scenario.edges), runs=1)
     best: tuple[float, float] | None = None
     chosen: IntArray | None = None
     for candidate in range(_CANDIDATES):
