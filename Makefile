@@ -3,16 +3,27 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo
+ROUNDS ?= 30
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo compare test lint types bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet torch==2.13.0
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
+# Trains our policy and two baselines on embedded digits, to a table and pictures.
 demo: .venv/installed
+	@rm -rf $(DEMO)/runs
+	$(BIN)/stagewise simulate --policy pool --rounds $(ROUNDS) --out $(DEMO)/runs/pool
+	$(BIN)/stagewise simulate --policy fedcs --rounds $(ROUNDS) --out $(DEMO)/runs/fedcs
+	$(BIN)/stagewise simulate --policy c2e-greedy-assoc --rounds $(ROUNDS) --out $(DEMO)/runs/c2e-greedy-assoc
+	$(BIN)/stagewise report $(DEMO)/runs/* -o $(DEMO)/report.html --pictures $(DEMO)/pictures
+
+# Plans a paper-sized scenario, decides 30 rounds, checks them, and compares all methods.
+compare: .venv/installed
 	@mkdir -p $(DEMO)
 	$(BIN)/stagewise scenario numeric --clients 93 --edges 4 --seed 0 -o $(DEMO)/s.json
 	$(BIN)/stagewise availability $(DEMO)/s.json --rounds 30 --seed 1 -o $(DEMO)/online.jsonl
@@ -33,6 +44,8 @@ types: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/planning.py
+	$(BIN)/python benchmarks/quality.py --quick
+	$(BIN)/python benchmarks/training.py
 
 clean:
 	rm -rf .venv $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,90 +1,386 @@
-"""Quality of decisions against the certified optimum, on the same rounds in one run.
+"""Quality and speed of decisions: every table of docs/quality.md, measured in one run.
 
-    python benchmarks/quality.py [--scenarios 20] [--rounds 10] [--first-seed 1000] [--json FILE]
+    python benchmarks/quality.py [decisions commitment literal scale] [--json FILE] [--quick]
 
-For each method: its cost over the optimum (mean, 95th percentile), the share of feasible rounds and the
-time of a decision. Rounds whose optimum is not certified within a gap of 1% are counted apart.
+Without a name all four run, which takes hours: `literal` gives the paper's algorithms ten minutes for
+each run, and `scale` goes up to a million clients. `--quick` is for a look. Compilation is done before
+anything is timed; times are wall times of one process.
 """
 
 import argparse
 import json
+import multiprocessing
+import resource
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import stagewise
-from stagewise.exact.solver import solve_exactly
+from stagewise.exact.solver import Certified, solve_exactly
 from stagewise.methods.stagewise import StagewisePolicy
-from stagewise.policy import decide_with, policy_factory
-from stagewise.problem.statement import p0
+from stagewise.plan_a.client_set import improve_client_set, random_client_set
+from stagewise.policy import Policy, decide_with, policy_factory
+from stagewise.problem.risk import risk_measure
+from stagewise.problem.statement import p0, p1
+from stagewise.search.instance import build_instance
 from stagewise.warm_up import warm_up
+from stagewise.world.costs import UNASSIGNED
+from stagewise.world.scenario import Scenario
 
 CLIENTS, EDGES = 93, 4
-SECONDS = 60.0
+PAPER_METHODS = [
+    "orig-prob-solver",
+    "kld-minimization",
+    "client-sel-only",
+    "c2e-assoc-only",
+    "c2e-greedy-assoc",
+    "fedcs",
+]
+RISK_LIMITS = [0.1, 0.3, 0.5, 0.7, 0.9]
+LITERAL_CLIENTS = [75, 90, 105, 120]
+SIZES = [(1_000, 40), (10_000, 200), (100_000, 1_000), (1_000_000, 10_000)]
+
+Table = list[dict[str, Any]]
 
 
-def measure(scenarios: int, rounds: int, first_seed: int) -> dict[str, dict[str, float]]:
-    """Ratios and times of every method, by name; `exact` is the reference itself."""
-    warm_up()
-    ratios: dict[str, list[float]] = {}
-    times: dict[str, list[float]] = {}
-    feasible: dict[str, list[bool]] = {}
-    gaps, plan_ms = [], []
-    for seed in range(first_seed, first_seed + scenarios):
+@dataclass(frozen=True)
+class Extent:
+    """How much is measured."""
+
+    scenarios: int
+    rounds: int
+    paper_rounds: int
+    """Rounds of each scenario that the paper's methods, which take seconds, decide."""
+    commitment_scenarios: int
+    literal_seconds: float
+    exact_seconds: float
+    sizes: int
+    first_seed: int
+
+
+FULL = Extent(20, 10, 2, 5, 600.0, 60.0, 4, 5000)
+QUICK = Extent(2, 5, 1, 1, 5.0, 20.0, 2, 5000)
+
+
+def decisions(extent: Extent) -> dict[str, Table]:
+    """Every method against the certified optimum of the same rounds."""
+    ratios: dict[str, list[float]] = defaultdict(list)
+    times: dict[str, list[float]] = defaultdict(list)
+    feasible: dict[str, list[bool]] = defaultdict(list)
+    over_paper: list[float] = []
+    optima: list[tuple[Certified, float]] = []
+    plan_seconds: dict[str, list[float]] = defaultdict(list)
+    broken = unproven = 0
+    for seed in range(extent.first_seed, extent.first_seed + extent.scenarios):
         scenario = stagewise.generate.numeric(CLIENTS, EDGES, seed)
-        drawn = stagewise.participation.bernoulli(scenario, rounds, seed)
-        plan = stagewise.plan(scenario, method="pool", seed=seed)
-        plan_ms.append(plan.plan_ms)
-        policies = {
-            "pool flexible": StagewisePolicy(plan, "pool", "flexible"),
-            "pool strict": StagewisePolicy(plan, "pool", "strict"),
-            "repair flexible": StagewisePolicy(plan, "repair", "flexible"),
-            "repair strict": StagewisePolicy(plan, "repair", "strict"),
-            "local-search": policy_factory("local-search")(scenario, seed=seed, seconds=None),
+        policies = _policies(scenario, seed, plan_seconds)
+        paper = {
+            name: policy_factory(name)(scenario, seed=seed, seconds=None) for name in PAPER_METHODS
         }
-        for index, round_ in enumerate(drawn):
-            optimum = solve_exactly(p0(round_), seed=seed, seconds=SECONDS)
-            gaps.append(optimum.gap)
-            if optimum.gap > 0.01 or not np.isfinite(optimum.value):
-                continue
-            for name, policy in policies.items():
+        rounds = stagewise.participation.bernoulli(scenario, extent.rounds, seed)
+        for index, round_ in enumerate(rounds):
+            began = time.perf_counter()
+            optimum = solve_exactly(p0(round_), seed=seed, seconds=extent.exact_seconds)
+            optima.append((optimum, time.perf_counter() - began))
+            some = {**policies, **paper} if index < extent.paper_rounds else policies
+            costs = {}
+            for name, policy in some.items():
                 decision = decide_with(policy, round_, index, name)
-                feasible.setdefault(name, []).append(decision.feasible)
-                times.setdefault(name, []).append(decision.decision_ms)
-                if decision.feasible:
-                    ratios.setdefault(name, []).append(decision.objective / optimum.value)
-        print(f"scenario {seed} done", flush=True)
-    table = {
-        name: {
-            "cost over optimum, mean": float(np.mean(ratios[name])),
-            "cost over optimum, 95th percentile": float(np.percentile(ratios[name], 95)),
-            "share of feasible rounds": float(np.mean(feasible[name])),
-            "decision ms, median": float(np.median(times[name])),
-            "decision ms, 99th percentile": float(np.percentile(times[name], 99)),
+                costs[name] = decision.objective
+                feasible[name].append(decision.feasible)
+                times[name].append(decision.decision_ms)
+                if decision.feasible and np.isfinite(optimum.value):
+                    ratios[name].append(decision.objective / optimum.value)
+                if name == "pool, flexible" and not decision.feasible:
+                    broken += 1
+                    unproven += not np.isinf(optimum.lower_bound)
+            over_paper.append(costs["pool, strict"] / costs["paper + ccu, strict"])
+        _say(f"scenario {seed}")
+    gaps = np.array([optimum.gap for optimum, _ in optima])
+    table: Table = [
+        {
+            "method": "exact",
+            "rounds": len(optima),
+            "cost over optimum, mean": 1.0,
+            "95th percentile": 1.0,
+            "feasible rounds": float(np.mean([np.isfinite(o.value) for o, _ in optima])),
+            "decision ms, median": 1000 * float(np.median([seconds for _, seconds in optima])),
+            "99th percentile, ms": 1000 * float(np.percentile([s for _, s in optima], 99)),
         }
-        for name in ratios
+    ]
+    table += [
+        {
+            "method": name,
+            "rounds": len(times[name]),
+            "cost over optimum, mean": float(np.mean(ratios[name])) if ratios[name] else np.nan,
+            "95th percentile": float(np.percentile(ratios[name], 95)) if ratios[name] else np.nan,
+            "feasible rounds": float(np.mean(feasible[name])),
+            "decision ms, median": float(np.median(times[name])),
+            "99th percentile, ms": float(np.percentile(times[name], 99)),
+        }
+        for name in times
+    ]
+    summary: Table = [
+        {"what": "rounds certified within 1%", "value": float(np.mean(gaps <= 0.01))},
+        {"what": "pool strict over paper + ccu, mean", "value": float(np.mean(over_paper))},
+        {"what": "infeasible rounds of pool flexible", "value": broken},
+        {"what": "... not proven infeasible by exact", "value": unproven},
+    ]
+    summary += [
+        {"what": f"plan by {name}, s, median", "value": float(np.median(seconds))}
+        for name, seconds in plan_seconds.items()
+    ]
+    return {"Methods against the certified optimum (93 x 4)": table, "In short": summary}
+
+
+def _policies(
+    scenario: Scenario, seed: int, plan_seconds: dict[str, list[float]]
+) -> dict[str, Policy]:
+    plans = {}
+    for method in ("pool", "local-search", "paper"):
+        plans[method] = stagewise.plan(scenario, method=method, seed=seed)
+        plan_seconds[method].append(plans[method].plan_ms / 1000)
+    return {
+        "pool, flexible": StagewisePolicy(plans["pool"], "pool", "flexible"),
+        "pool, strict": StagewisePolicy(plans["pool"], "pool", "strict"),
+        "repair, flexible": StagewisePolicy(plans["local-search"], "repair", "flexible"),
+        "repair, strict": StagewisePolicy(plans["local-search"], "repair", "strict"),
+        "paper + ccu, strict": StagewisePolicy(plans["paper"], "ccu", "strict"),
+        "local-search": policy_factory("local-search")(scenario, seed=seed, seconds=None),
     }
-    table["exact"] = {
-        "share of rounds within a gap of 1%": float(np.mean(np.array(gaps) <= 0.01)),
-        "pool plan ms, median": float(np.median(plan_ms)),
+
+
+def commitment(extent: Extent) -> dict[str, Table]:
+    """What keeping (12d) costs, and what it is worth, at several risk limits."""
+    table = []
+    for risk in RISK_LIMITS:
+        within, ratio = [], []
+        changes: dict[str, list[float]] = defaultdict(list)
+        moves: dict[str, list[float]] = defaultdict(list)
+        size = []
+        for seed in range(extent.first_seed, extent.first_seed + extent.commitment_scenarios):
+            scenario = stagewise.generate.numeric(CLIENTS, EDGES, seed)
+            limits = replace(scenario.limits, kld_risk=risk, data_risk=risk)
+            scenario = replace(scenario, limits=limits)
+            plan = stagewise.plan(scenario, method="pool", seed=seed)
+            within.append(plan.feasible)
+            size.append(int((plan.edge_of != UNASSIGNED).sum()))
+            rounds = stagewise.participation.bernoulli(scenario, extent.rounds, seed)
+            costs: dict[str, list[float]] = defaultdict(list)
+            for mode in ("strict", "flexible"):
+                before = None
+                for index, round_ in enumerate(rounds):
+                    decision = plan.decide(round_, index=index, mode=mode)
+                    costs[mode].append(decision.objective)
+                    if before is not None:
+                        changes[mode].append(_newcomers(before, decision.edge_of))
+                        moves[mode].append(_handovers(before, decision.edge_of))
+                    before = decision.edge_of
+            ratio.append(np.mean(costs["strict"]) / np.mean(costs["flexible"]))
+        table.append(
+            {
+                "risk limit": risk,
+                "plans within it": float(np.mean(within)),
+                "long-term clients": float(np.mean(size)),
+                "strict over flexible": float(np.mean(ratio)),
+                "new clients a round, strict": float(np.mean(changes["strict"])),
+                "... flexible": float(np.mean(changes["flexible"])),
+                "handovers a round, strict": float(np.mean(moves["strict"])),
+                "... flexible ": float(np.mean(moves["flexible"])),
+            }
+        )
+        _say(f"risk limit {risk}")
+    return {"The price of commitment (93 x 4, pool)": table}
+
+
+def _newcomers(before: Any, now: Any) -> int:
+    """Clients that serve now and did not in the round before."""
+    return int(((now != UNASSIGNED) & (before == UNASSIGNED)).sum())
+
+
+def _handovers(before: Any, now: Any) -> int:
+    """Clients that serve another edge than in the round before."""
+    return int(((now != UNASSIGNED) & (before != UNASSIGNED) & (now != before)).sum())
+
+
+def literal(extent: Extent) -> dict[str, Table]:
+    """The paper's algorithms with all of Alg. 2's back-tracking, beside the pool."""
+    table = []
+    for clients in LITERAL_CLIENTS:
+        seed = extent.first_seed
+        scenario = stagewise.generate.numeric(clients, EDGES, seed)
+        plan = stagewise.plan(scenario, method="pool", seed=seed)
+        rounds = stagewise.participation.bernoulli(scenario, 10, seed)
+        decided = [plan.decide(r, index=i, mode="flexible") for i, r in enumerate(rounds)]
+        ours_ms = float(np.median([decision.decision_ms for decision in decided]))
+        planned = _limited(_literal_plan, (clients, seed), extent.literal_seconds)
+        solved = _limited(_literal_decision, (clients, seed), extent.literal_seconds)
+        table.append(
+            {
+                "clients": clients,
+                "literal plan, s": planned[0],
+                "stopped": planned[1] is None,
+                "pool plan, s": plan.plan_ms / 1000,
+                "plan, times faster": planned[0] / (plan.plan_ms / 1000),
+                "literal decision, s": solved[0],
+                "stopped ": solved[1] is None,
+                "its cost": solved[1],
+                "pool decision, ms": ours_ms,
+                "pool cost": decided[0].objective,
+                "decision, times faster": 1000 * solved[0] / ours_ms,
+            }
+        )
+        _say(f"literal, {clients} clients")
+    return {"The paper's algorithms run literally": table}
+
+
+def _limited(
+    work: Callable[..., float], arguments: tuple[Any, ...], seconds: float
+) -> tuple[float, float | None]:
+    """(seconds taken, result) of `work` in a process of its own, or (seconds, None) if stopped."""
+    context = multiprocessing.get_context("spawn")
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(work, arguments, sending))
+    process.start()
+    receiving.recv()  # compiled and ready
+    began = time.perf_counter()
+    result = receiving.recv() if receiving.poll(seconds) else None
+    taken = time.perf_counter() - began
+    process.kill()
+    process.join()
+    return taken, result
+
+
+def _send(work: Callable[..., float], arguments: tuple[Any, ...], sending: Any) -> None:
+    warm_up()
+    sending.send("ready")
+    sending.send(work(*arguments))
+
+
+def _literal_plan(clients: int, seed: int) -> float:
+    scenario = stagewise.generate.numeric(clients, EDGES, seed)
+    problem = p1(scenario, risk_measure(scenario, "markov", seed))
+    return _literal(problem, 2.0, seed)
+
+
+def _literal_decision(clients: int, seed: int) -> float:
+    scenario = stagewise.generate.numeric(clients, EDGES, seed)
+    (round_,) = list(stagewise.participation.bernoulli(scenario, 1, seed))
+    return _literal(p0(round_), 1.5, seed)
+
+
+def _literal(problem: Any, coverage: float, seed: int) -> float:
+    """Algs. 2 and 3 with no limit to the back-tracking; the value they end with."""
+    instance = build_instance(problem)
+    data = coverage * EDGES * problem.scenario.limits.data_min
+    start = random_client_set(instance, np.random.default_rng(seed), data)
+    found = improve_client_set(instance, start, nodes=2**60)
+    return found.value if found.violation == 0 else np.inf
+
+
+def scale(extent: Extent) -> dict[str, Table]:
+    """Plans, decisions and memory from a thousand clients to a million, each in its own process."""
+    table: Table = []
+    for clients, edges in SIZES[: extent.sizes]:
+        command = [sys.executable, __file__, "--size", str(clients), str(edges)]
+        command += ["--exact-seconds", str(extent.exact_seconds)]
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        table.append(json.loads(output.splitlines()[-1]))
+        _say(f"{clients} x {edges}")
+    return {"Scale": table}
+
+
+def one_size(clients: int, edges: int, exact_seconds: float) -> dict[str, Any]:
+    """The figures of one size; a certified gap where `exact` is of use."""
+    warm_up()
+    seed = 5000
+    small = stagewise.generate.numeric(200, 60, seed)  # loads what only large systems use
+    stagewise.plan(small, method="pool").decide(np.ones(200, dtype=np.bool_), mode="flexible")
+    scenario = stagewise.generate.numeric(clients, edges, seed)
+    began = time.perf_counter()
+    plan = stagewise.plan(scenario, method="pool", seed=seed)
+    row: dict[str, Any] = {
+        "clients": clients,
+        "edges": edges,
+        "plan, s": time.perf_counter() - began,
+        "plan: edges in violation": len({text.split(":")[0] for text in plan.violations}),
     }
-    return table
+    rounds = list(stagewise.participation.bernoulli(scenario, 5 if clients <= 10_000 else 2, seed))
+    for mode in ("flexible", "strict"):
+        decided = [plan.decide(r, index=i, mode=mode) for i, r in enumerate(rounds)]
+        row[f"{mode}, s"] = float(np.median([d.decision_ms for d in decided])) / 1000
+        row[f"{mode}: edges in violation"] = float(
+            np.mean([len({text.split(":")[0] for text in d.violations}) for d in decided])
+        )
+        if mode == "flexible":
+            cost = decided[0].objective
+    row["peak GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    if clients <= 10_000:
+        proven = solve_exactly(p0(rounds[0]), seed=seed, seconds=exact_seconds)
+        row["exact: gap"] = proven.gap
+        row["pool flexible over exact's bound"] = cost / proven.lower_bound
+    return row
+
+
+def _say(what: str) -> None:
+    print(what, "done", file=sys.stderr, flush=True)
+
+
+def show(title: str, table: Table) -> None:
+    """Print a table as Markdown."""
+    columns = list(table[0])
+    print(f"\n### {title}\n\n| " + " | ".join(columns) + " |")
+    print("|" + "---|" * len(columns))
+    for row in table:
+        print("| " + " | ".join(_shown(row.get(column)) for column in columns) + " |")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return "–" if value is None else str(value)
+
+
+SECTIONS = {
+    "decisions": decisions,
+    "commitment": commitment,
+    "literal": literal,
+    "scale": scale,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scenarios", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=1000)
+    parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="section")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--first-seed", type=int)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--size", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--exact-seconds", type=float, default=60.0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    table = measure(arguments.scenarios, arguments.rounds, arguments.first_seed)
-    for name, figures in table.items():
-        print(name)
-        for what, value in figures.items():
-            print(f"    {what:<40} {value:>10.4f}")
+    if arguments.size:
+        print(json.dumps(one_size(*arguments.size, arguments.exact_seconds)))
+        return
+    warm_up()
+    extent = QUICK if arguments.quick else FULL
+    if arguments.first_seed is not None:
+        extent = replace(extent, first_seed=arguments.first_seed)
+    tables: dict[str, Table] = {}
+    for name in arguments.sections or SECTIONS:
+        for title, table in SECTIONS[name](extent).items():
+            tables[title] = table
+            show(title, table)
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(table, indent=1) + "\n")
+        arguments.json.write_text(json.dumps(tables, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stagewise.policy import solve as solve
     from stagewise.replanning import Replanner as Replanner
     from stagewise.replanning import Triggers as Triggers
+    from stagewise.simulator.start import simulate as simulate
     from stagewise.world import generate as generate
     from stagewise.world import participation as participation
     from stagewise.world.estimator import ParticipationEstimator as ParticipationEstimator
@@ -53,6 +54,7 @@ _HOME = {
     "save_plan": "stagewise.plans",
     "save_rounds": "stagewise.world.rounds",
     "save_scenario": "stagewise.world.scenario_file",
+    "simulate": "stagewise.simulator.start",
     "solve": "stagewise.policy",
 }
 _SUBMODULES = ("generate", "participation")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stagewise.cli import planning_commands, world_commands
+from stagewise.cli import data_commands, planning_commands, simulation_commands, world_commands
 from stagewise.errors import StagewiseError, one_line
 
 USER_MISTAKE = 2
@@ -28,6 +28,10 @@ app.command()(planning_commands.check)
 app.command()(planning_commands.check_plan)
 app.command()(planning_commands.compare)
 app.command()(planning_commands.methods)
+app.command()(simulation_commands.simulate)
+app.command()(simulation_commands.resume)
+app.command()(simulation_commands.report)
+app.command()(data_commands.data)
 
 
 def _version(asked: bool) -> None:
@@ -53,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = app(args=arguments, standalone_mode=False)
     except StagewiseError as error:
         return _complain(str(error))
+    except simulation_commands.RunInterrupted as interruption:
+        _complain(str(interruption))
+        return INTERRUPTED
     except typer.TyperException as error:
         # Without a sub-command the help has been printed and there is nothing to add.
         return _complain(error.format_message()) if error.format_message() else USER_MISTAKE

@@ -3,9 +3,11 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+
+from stagewise.cli.tables import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +29,8 @@ def plan(
     scenario: ScenarioFile,
     output: Output,
     method: Annotated[
-        str, typer.Option(help="local-search, pool, or paper: Algs. 2 and 3.")
-    ] = "local-search",
+        str, typer.Option(help="pool, local-search, or paper: Algs. 2 and 3.")
+    ] = "pool",
     risk: Risk = "exact",
     seed: Seed = 0,
     seconds: Seconds = None,
@@ -63,6 +65,9 @@ def decide(
         str | None,
         typer.Option(help="For rounds that stay infeasible: drop, reweight or lend."),
     ] = None,
+    diversity: Annotated[
+        float, typer.Option(help="How much having served makes a client dearer; 0: not at all.")
+    ] = 0.0,
     replan_every: Annotated[
         int | None, typer.Option(help="Plan A again after so many rounds.")
     ] = None,
@@ -78,6 +83,7 @@ def decide(
 ) -> None:
     """Plan B: decide round after round from a plan."""
     from stagewise.decisions import save_decisions
+    from stagewise.plan_b.service import ServiceRecord
     from stagewise.plans import load_plan
     from stagewise.replanning import InlineExecutor, Replanner, Triggers
     from stagewise.world.rounds import load_rounds
@@ -92,15 +98,21 @@ def decide(
     world = load_scenario(scenario)
     long_term = load_plan(plan, world)
     rounds = load_rounds(online, world)
-    options: dict[str, Any] = {"mode": mode, "method": method, "remedy": remedy}
+    service = ServiceRecord(len(world.clients), diversity)
+    options: dict[str, Any] = {
+        "mode": mode,
+        "method": method,
+        "remedy": remedy,
+        "service": service,
+    }
     with (
-        _progress("deciding", len(rounds)) as advance,
+        _progress("deciding", len(rounds)) as bar,
         Replanner(long_term, triggers, executor=InlineExecutor()) as replanner,
     ):
         decisions = []
         for round_ in rounds:
             decisions.append(replanner.decide(round_, **options))
-            advance()
+            bar.advance()
     save_decisions(decisions, output)
 
 
@@ -111,6 +123,9 @@ def solve(
     method: Annotated[str, typer.Option(help="See `stagewise methods`.")],
     seed: Seed = 0,
     seconds: Seconds = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show incumbent, bound and gap on standard error.")
+    ] = False,
 ) -> None:
     """Solve P0 anew in each round."""
     from stagewise.decisions import save_decisions
@@ -120,14 +135,17 @@ def solve(
 
     world = load_scenario(scenario)
     rounds = load_rounds(online, world)
-    with _progress("solving", len(rounds)) as advance:
+    with (
+        _progress("solving", len(rounds)) as bar,
+        _following_the_log(_tell if verbose else bar.note),
+    ):
         decisions = run(
             world,
             rounds,
             method=method,
             seed=seed,
             seconds=seconds,
-            progress=lambda decision: advance(),
+            progress=lambda decision: bar.advance(),
         )
     save_decisions(decisions, output)
 
@@ -188,7 +206,7 @@ def compare(
         ProcessPoolExecutor(workers, mp_context=get_context("spawn")) if workers > 1 else None
     )
     try:
-        with _progress("comparing", len(names)) as advance:
+        with _progress("comparing", len(names)) as bar:
             summaries = run(
                 world,
                 rounds,
@@ -196,7 +214,7 @@ def compare(
                 seed=seed,
                 seconds=seconds,
                 executor=executor,
-                progress=lambda summary: advance(),
+                progress=lambda summary: bar.advance(),
             )
     finally:
         if executor is not None:
@@ -206,7 +224,7 @@ def compare(
 
         typer.echo(msgspec.json.encode([summary.as_dict() for summary in summaries]).decode())
     else:
-        _print_table(summaries)
+        _show(summaries)
 
 
 def methods(
@@ -221,18 +239,11 @@ def methods(
     typer.echo(msgspec.json.encode(names).decode() if json else "\n".join(names))
 
 
-def _print_table(summaries: "list[MethodSummary]") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{summaries[0].rounds if summaries else 0} rounds, means over rounds")
-    table.add_column("method", no_wrap=True)
-    for heading in ("cost", "delay (s)", "energy (J)", "clients", "KLD"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("feasible", "decision (ms)", "slowest (ms)", "Plan A (s)"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for s in summaries:
-        table.add_row(
+def _show(summaries: "list[MethodSummary]") -> None:
+    headings = ["method", "cost", "delay (s)", "energy (J)", "clients", "KLD", "feasible"]
+    headings += ["decision (ms)", "slowest (ms)", "Plan A (s)"]
+    lines = [
+        [
             s.method,
             f"{s.objective:.3f}",
             f"{s.delay_s:.3f}",
@@ -243,10 +254,11 @@ def _print_table(summaries: "list[MethodSummary]") -> None:
             f"{s.decision_ms_median:.1f}",
             f"{s.decision_ms_max:.1f}",
             "" if s.plan_ms is None else f"{s.plan_ms / 1000:.2f}",
-        )
-    console = Console()
-    # Wide enough for every column when the output is not a terminal.
-    console.print(table) if console.is_terminal else Console(width=140).print(table)
+        ]
+        for s in summaries
+    ]
+    rounds = summaries[0].rounds if summaries else 0
+    print_table(headings, lines, f"{rounds} rounds, means over rounds")
 
 
 def _verdict(problems: list[str], what: str) -> None:
@@ -261,11 +273,17 @@ def _tell(message: str) -> None:
     print(message, file=sys.stderr)
 
 
+class _Bar(NamedTuple):
+    advance: "Callable[[], None]"
+    note: "Callable[[str], None]"
+    """Show a line of text beside the bar, in place of the last one."""
+
+
 @contextmanager
-def _progress(what: str, total: int) -> "Iterator[Callable[[], None]]":
-    """A progress bar on standard error, where a person sees it; yields the step to call."""
+def _progress(what: str, total: int) -> "Iterator[_Bar]":
+    """A progress bar on standard error, where a person sees it."""
     if not sys.stderr.isatty():
-        yield lambda: None
+        yield _Bar(lambda: None, lambda text: None)
         return
     from rich.console import Console
     from rich.progress import (
@@ -276,7 +294,35 @@ def _progress(what: str, total: int) -> "Iterator[Callable[[], None]]":
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda: progress.advance(task)
+        task = progress.add_task("", total=total)
+        yield _Bar(
+            lambda: progress.advance(task), lambda text: progress.update(task, description=text)
+        )
+
+
+@contextmanager
+def _following_the_log(show: "Callable[[str], None]") -> "Iterator[None]":
+    """Hand every line that a solver logs to `show`."""
+    import logging
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            show(record.getMessage())
+
+    logger, handler = logging.getLogger("stagewise"), Lines()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

@@ -1,0 +1,1 @@
+"""Pictures of runs, and one page with all of them."""

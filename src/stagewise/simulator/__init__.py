@@ -1,0 +1,1 @@
+"""Training under a policy, round after round, recorded so that no interruption loses anything."""

@@ -1,0 +1,53 @@
+"""The paper's system for any data set: Table I, data sizes in proportion to the samples there are."""
+
+from dataclasses import replace
+
+from stagewise.world.generate import TASKS, SystemParameters, Task, numeric
+from stagewise.world.scenario import Limits, Scenario
+
+CLIENTS, EDGES = 93, 4
+
+_PAPER_SAMPLES = 60_000
+_PAPER_DATA_MIN = 2500
+_BITS_PER_VALUE = 8
+_BITS_PER_PARAMETER = 32
+
+
+def default_scenario(
+    name: str,
+    samples: int,
+    classes: int,
+    image_shape: tuple[int, int, int],
+    parameters: int,
+    seed: int,
+) -> Scenario:
+    """93 clients and 4 edges that share a data set of so many training `samples`.
+
+    A data set of the paper has the paper's sizes. Any other is dealt out as MNIST is: a client holds
+    one to three tenths of the labels; its data and `data_min` are smaller or larger than the paper's by
+    the same factor as the data set is than MNIST. Each sample then takes as many cycles more as there
+    are samples less, so that delays and energies stay the paper's.
+    """
+    if name in TASKS:
+        task = replace(TASKS[name], model_bits=parameters * _BITS_PER_PARAMETER)
+        return numeric(CLIENTS, EDGES, seed, task=task)
+    share = samples / _PAPER_SAMPLES
+    low, high = TASKS["mnist"].data_range
+    channels, height, width = image_shape
+    fewest = max(1, round(0.1 * classes))
+    task = Task(
+        name=name,
+        labels=classes,
+        labels_per_client=(fewest, max(fewest, round(0.3 * classes))),
+        data_range=(max(1, round(share * low)), max(1, round(share * high))),
+        sample_bits=channels * height * width * _BITS_PER_VALUE / share,
+        model_bits=parameters * _BITS_PER_PARAMETER,
+    )
+    return numeric(
+        CLIENTS,
+        EDGES,
+        seed,
+        task=task,
+        parameters=SystemParameters(),
+        limits=Limits(data_min=round(share * _PAPER_DATA_MIN)),
+    )

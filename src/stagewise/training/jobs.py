@@ -1,0 +1,118 @@
+"""What workers are asked to do, and the recipe they do it by."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from stagewise.errors import StagewiseError
+from stagewise.training.batches import draw_batches
+from stagewise.training.network import Network, read_network
+from stagewise.training.task import DTYPES, Loss, TrainingTask
+from stagewise.world.scenario import IntArray
+
+IMAGES_AT_ONCE = 100
+"""Test images that go through a model together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """Where weights are handed over: models to start from, results, and the counters of both.
+
+    Shapes (models, length), (slots, length), (models, counters) and (slots, counters).
+    """
+
+    models: Tensor
+    results: Tensor
+    model_counters: Tensor
+    result_counters: Tensor
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """Train `clients` for one edge round, each from the model in its row, into its slot."""
+
+    clients: tuple[int, ...]
+    rows: tuple[int, ...]
+    slots: tuple[int, ...]
+    round_index: int
+    edge_round: int
+
+
+@dataclass(frozen=True)
+class EvaluateJob:
+    """Count correct answers and sum the loss of the first model on test images start to stop."""
+
+    start: int
+    stop: int
+
+
+Job = TrainJob | EvaluateJob
+
+
+class Trainer(Protocol):
+    """Trains clients and evaluates models, one job at a time."""
+
+    def train(self, job: TrainJob, board: Board) -> None: ...
+
+    def evaluate(self, job: EvaluateJob, board: Board) -> tuple[int, float]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How a client trains: the part of a task that every worker holds for itself."""
+
+    builder: Callable[[], nn.Module]
+    network: Network | None
+    """The model's layers where the fast path can train them."""
+    loss: Loss
+    local_steps: int
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    seed: int
+    dtype: torch.dtype
+    batch_sizes: IntArray
+
+    @classmethod
+    def of(cls, task: TrainingTask) -> "Recipe":
+        """The recipe of a task."""
+        return cls(
+            task.builder,
+            read_network(task.builder()) if task.loss is cross_entropy else None,
+            task.loss,
+            task.local_steps,
+            task.learning_rate,
+            task.momentum,
+            task.weight_decay,
+            task.seed,
+            DTYPES[task.dtype],
+            task.batch_sizes,
+        )
+
+    def build(self) -> nn.Module:
+        """The model in the precision of training."""
+        return self.builder().to(self.dtype)
+
+    def batches(self, client: int, data_size: int, job: TrainJob) -> IntArray:
+        """The mini-batches of a client in a job, as positions within its data, (steps, batch)."""
+        return draw_batches(
+            self.seed,
+            client,
+            job.round_index,
+            job.edge_round,
+            data_size=data_size,
+            batch_size=int(self.batch_sizes[client]),
+            steps=self.local_steps,
+        )
+
+
+def diverged(client: int, job: TrainJob, step: int, loss: float) -> StagewiseError:
+    """The error for a loss that is no longer a number."""
+    return StagewiseError(
+        f"client {client}: the loss is {loss} in round {job.round_index}, edge round "
+        f"{job.edge_round}, step {step}: training diverged; a smaller learning_rate may help"
+    )

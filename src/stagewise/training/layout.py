@@ -1,0 +1,126 @@
+"""A model's weights as one flat vector, and the vector's parts as the model's tensors."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stagewise.errors import StagewiseError
+from stagewise.training.task import Weights
+
+ALIGNMENT = 64
+"""Bytes; every row of vectors starts at a multiple, so that all rows are computed with alike."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    names: tuple[str, ...]
+    """More than one where modules share a tensor."""
+    shape: torch.Size
+    offset: int
+    trained: bool
+
+
+class WeightLayout:
+    """Where each parameter and buffer of a model stands in a flat vector.
+
+    Floating-point tensors, parameters first, make up the vector; whole-number buffers (batch
+    counters) are kept apart in a vector of their own, since they are not averaged. Convolution
+    weights are stored with their channels last, the order in which convolutions read them.
+    """
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        shared: dict[int, list[str]] = {}
+        tensors: dict[int, Tensor] = {}
+        for name, tensor in model.state_dict(keep_vars=True).items():
+            shared.setdefault(id(tensor), []).append(name)
+            tensors[id(tensor)] = tensor
+        # Parameters first: the trained part of the vector is one piece.
+        order = sorted(tensors, key=lambda key: not isinstance(tensors[key], nn.Parameter))
+        self.dtype = dtype
+        self.entries: list[_Entry] = []
+        self.counters: list[_Entry] = []
+        length = count = 0
+        for key in order:
+            tensor, names = tensors[key], tuple(shared[key])
+            if tensor.is_complex():
+                raise StagewiseError(f"model: {names[0]} is complex: it must be of real numbers")
+            if tensor.is_floating_point():
+                trained = isinstance(tensor, nn.Parameter) and tensor.requires_grad
+                self.entries.append(_Entry(names, tensor.shape, length, trained))
+                length += tensor.numel()
+            else:
+                self.counters.append(_Entry(names, tensor.shape, count, False))
+                count += tensor.numel()
+        unit = ALIGNMENT // dtype.itemsize
+        self.length = -(-length // unit) * unit
+        self.counter_length = count
+
+    def attach(self, model: nn.Module, vector: Tensor, counters: Tensor) -> list[Tensor]:
+        """Make the model's tensors views of `vector` and `counters`; the trained ones are returned."""
+        tensors = model.state_dict(keep_vars=True)
+        trained = []
+        for entry in self.entries:
+            tensor = tensors[entry.names[0]]
+            tensor.data = _view(vector, entry)
+            if entry.trained:
+                trained.append(tensor)
+        for entry in self.counters:
+            tensors[entry.names[0]].data = _part(counters, entry).view(entry.shape)
+        return trained
+
+    def stored(self, name: str, vectors: Tensor) -> Tensor:
+        """The part called `name` of each of `vectors`; of a convolution (filters, y, x, channels)."""
+        entry = next(entry for entry in self.entries if name in entry.names)
+        part = vectors[:, entry.offset : entry.offset + entry.shape.numel()]
+        return part.view(len(vectors), *_stored_shape(entry.shape))
+
+    def pack(self, weights: Weights, vector: Tensor, counters: Tensor) -> None:
+        """Write `weights` into `vector` and `counters`."""
+        expected = {name for entry in (*self.entries, *self.counters) for name in entry.names}
+        if weights.keys() != expected:
+            name = min(weights.keys() ^ expected)
+            rule = "is missing" if name in expected else "is not part of the model"
+            raise StagewiseError(f"weights: {name} {rule}")
+        vector.zero_()
+        for entry in self.entries:
+            _view(vector, entry).copy_(_tensor(weights, entry))
+        for entry in self.counters:
+            _part(counters, entry).view(entry.shape).copy_(_tensor(weights, entry))
+
+    def unpack(self, vector: Tensor, counters: Tensor) -> Weights:
+        """The weights in `vector` and `counters`, copied."""
+        weights: Weights = {}
+        for entry in self.entries:
+            array = np.ascontiguousarray(_view(vector, entry).numpy())
+            weights.update((name, array.copy()) for name in entry.names)
+        for entry in self.counters:
+            array = _part(counters, entry).view(entry.shape).numpy()
+            weights.update((name, array.copy()) for name in entry.names)
+        return weights
+
+
+def _part(vector: Tensor, entry: _Entry) -> Tensor:
+    return vector[entry.offset : entry.offset + entry.shape.numel()]
+
+
+def _view(vector: Tensor, entry: _Entry) -> Tensor:
+    part = _part(vector, entry).view(_stored_shape(entry.shape))
+    return part.permute(0, 3, 1, 2) if len(entry.shape) == 4 else part
+
+
+def _stored_shape(shape: torch.Size) -> tuple[int, ...]:
+    if len(shape) != 4:
+        return tuple(shape)
+    filters, channels, height, width = shape
+    return filters, height, width, channels
+
+
+def _tensor(weights: Weights, entry: _Entry) -> Tensor:
+    array = weights[entry.names[0]]
+    if array.shape != tuple(entry.shape):
+        raise StagewiseError(
+            f"weights: {entry.names[0]} has the shape {array.shape}: must be {tuple(entry.shape)}"
+        )
+    return torch.from_numpy(np.array(array))

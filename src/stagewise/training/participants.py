@@ -1,0 +1,70 @@
+"""Who takes part in a round, and with what weight."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagewise.errors import StagewiseError
+from stagewise.training.task import TrainingTask
+from stagewise.world.scenario import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Participants:
+    """The clients with data and the edges they train at, in a fixed order.
+
+    Clients come by falling size of their batches, so that the longest work is begun first and
+    clients that are trained at once have batches of like size.
+    """
+
+    clients: IntArray
+    edge: IntArray
+    """The edge of each client, counting only edges that take part."""
+    share: FloatArray
+    """The weight of each client in its edge's mean, d_i / D_j (Eq. 2)."""
+    edge_share: FloatArray
+    """The weight of each edge in the cloud's mean, D_j / D (Eq. 3)."""
+
+    @classmethod
+    def of(
+        cls, groups: Sequence[IntArray], task: TrainingTask, edge_weights: FloatArray | None
+    ) -> "Participants":
+        """Those among `groups` who have data; `edge_weights` replace D_j in Eq. 3."""
+        clients, edge = _members(groups, len(task.data_sizes))
+        held = task.data_sizes[clients] > 0
+        clients, edge = clients[held], edge[held]
+        order = np.lexsort((clients, -task.batch_sizes[clients]))
+        clients, edge = clients[order], edge[order]
+        sizes = task.data_sizes[clients]
+        edge_data = np.zeros(len(groups))
+        np.add.at(edge_data, edge, sizes)
+        cloud = edge_data if edge_weights is None else _checked(edge_weights, edge_data)
+        present, row = np.unique(edge, return_inverse=True)
+        weight = cloud[present]
+        return cls(clients, row, sizes / edge_data[edge], weight / max(weight.sum(), 1e-300))
+
+
+def _members(groups: Sequence[IntArray], clients: int) -> tuple[IntArray, IntArray]:
+    """All clients of the groups, and the group of each."""
+    arrays = [np.asarray(group, dtype=np.int64).ravel() for group in groups]
+    members = np.concatenate([np.empty(0, dtype=np.int64), *arrays])
+    wrong = members[(members < 0) | (members >= clients)]
+    if wrong.size:
+        raise StagewiseError(f"groups: client {wrong[0]}: must be from 0 to {clients - 1}")
+    values, counts = np.unique(members, return_counts=True)
+    if np.any(counts > 1):
+        twice = values[counts > 1][0]
+        raise StagewiseError(f"groups: client {twice}: must train at one edge, and once")
+    return members, np.repeat(np.arange(len(arrays)), [len(array) for array in arrays])
+
+
+def _checked(edge_weights: FloatArray, edge_data: FloatArray) -> FloatArray:
+    given = np.asarray(edge_weights, dtype=np.float64)
+    if given.shape != edge_data.shape or not np.all(np.isfinite(given) & (given >= 0)):
+        raise StagewiseError(
+            f"edge_weights: must be {len(edge_data)} finite numbers of at least 0, one a group"
+        )
+    if edge_data.any() and not given[edge_data > 0].any():
+        raise StagewiseError("edge_weights: must not be 0 for every edge that takes part")
+    return given

@@ -1,0 +1,230 @@
+"""Runs that are stopped at any moment go on as if nothing had happened."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from small_runs import contents, small_run
+
+from stagewise.errors import StagewiseError
+from stagewise.simulator import directory as directory_module
+from stagewise.simulator import session
+from stagewise.simulator.config import Replanning
+from stagewise.simulator.directory import RunDirectory
+from stagewise.simulator.run import load_run
+from stagewise.simulator.start import resume
+
+HERE = Path(__file__).parent
+
+# Forks instead of starting anew each time: a child is at work within milliseconds.
+KILLER = """
+import os, random, signal, sys, time
+from pathlib import Path
+sys.path[:0] = [sys.argv[2]]
+from small_runs import small_run
+from stagewise.simulator.start import resume
+
+folder, random = Path(sys.argv[1]), random.Random(1)
+rounds = folder / "rounds.jsonl"
+small_run(rounds=1)  # whatever is loaded late is loaded now
+for kill in range(20):
+    child = os.fork()
+    if child == 0:
+        resume(folder)
+        os._exit(0)
+    # Some are killed while they find their place, most after a round or two.
+    if kill % 4 == 0:
+        time.sleep(random.uniform(0, 0.1))
+    else:
+        size = rounds.stat().st_size
+        while rounds.stat().st_size < size + random.choice((200, 400, 600)):
+            time.sleep(0.0005)
+        time.sleep(random.uniform(0, 0.02))
+    os.kill(child, signal.SIGKILL)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the run ended before it could be killed"
+"""
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    small_run(folder)
+    return folder
+
+
+class Stopped(Exception):
+    """Thrown where a run is to stop."""
+
+
+def stopped_after(count: int, folder: Path, monkeypatch, **options) -> None:
+    """A run whose process ends after so many rounds."""
+
+    def train_some(*arguments):
+        for number, trained in enumerate(session_train_rounds(*arguments)):
+            if number == count:
+                raise Stopped
+            yield trained
+
+    session_train_rounds = session.train_rounds
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "train_rounds", train_some)
+        with pytest.raises(Stopped):
+            small_run(folder, **options)
+
+
+def test_twenty_kills_lose_nothing(tmp_path, monkeypatch):
+    options = {"rounds": 80, "replanning": Replanning(every=10, delay_rounds=2)}
+    small_run(tmp_path / "whole", **options)
+    stopped_after(1, tmp_path / "killed", monkeypatch, **options)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLER, str(tmp_path / "killed"), str(HERE)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert 10 < len(load_run(tmp_path / "killed").records) < 80
+    resume(tmp_path / "killed")
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("rounds", range(8))
+def test_stopped_after_each_round(uninterrupted, tmp_path, monkeypatch, rounds):
+    """Before the first checkpoint, with a plan under way, with one just adopted, before the last."""
+    stopped_after(rounds, tmp_path / "run", monkeypatch)
+    assert len(load_run(tmp_path / "run").records) == rounds
+    assert resume(tmp_path / "run").finished
+    assert contents(tmp_path / "run") == contents(uninterrupted)
+
+
+def test_stopped_between_any_two_writes(uninterrupted, tmp_path, monkeypatch):
+    """Every byte that reaches the disk is followed by a stop, once."""
+    folder = tmp_path / "run"
+    shutil.copytree(uninterrupted, folder)
+    lines = (folder / "rounds.jsonl").read_bytes().splitlines(keepends=True)
+    decided = (folder / "decisions.jsonl").read_bytes()
+    stopped_after(5, tmp_path / "five", monkeypatch)
+    for extra in (b"", lines[5][:1], lines[5][:-1], lines[5], lines[5] + lines[6][:40]):
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "five", folder)
+        with (folder / "rounds.jsonl").open("ab") as stream:
+            stream.write(extra)
+        with (folder / "decisions.jsonl").open("ab") as stream:
+            stream.write(decided[: 100 + len(extra)])
+        (folder / ".checkpoint.safetensors.abc.part").write_bytes(b"begun")
+        assert len(load_run(folder).records) == 5
+        resume(folder)
+        assert contents(folder) == contents(uninterrupted)
+
+
+def test_a_finished_run_stays_as_it_is(uninterrupted):
+    before = {path: path.read_bytes() for path in uninterrupted.rglob("*") if path.is_file()}
+    assert resume(uninterrupted).finished
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_stop_at_accuracy_is_an_end(tmp_path, monkeypatch):
+    options = {"stop_at_accuracy": 0.4}
+    whole = small_run(tmp_path / "whole", **options)
+    assert whole.finished
+    assert 0 < len(whole.records) < 8
+    assert [record.accuracy >= 0.4 for record in whole.records][-2:] == [False, True]
+    assert len(whole.online) == len(whole.records)
+    # Stopped after the last round was written down, before the file of rounds was cut.
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "finish", lambda self, rounds: None)
+        small_run(tmp_path / "cut", **options)
+    assert resume(tmp_path / "cut").finished
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_two_processes_cannot_run_it_at_once(tmp_path, monkeypatch):
+    stopped_after(2, tmp_path / "run", monkeypatch)
+    before = contents(tmp_path / "run")
+    with (
+        RunDirectory.open(tmp_path / "run").recording(),
+        pytest.raises(StagewiseError, match="another process is running it"),
+    ):
+        resume(tmp_path / "run")
+    assert contents(tmp_path / "run") == before
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(uninterrupted, tmp_path, monkeypatch):
+    """A line is written in part, as a disk does that fills up; then there is room again."""
+
+    def write_some(stream, content):
+        nonlocal left
+        part = content[: max(0, left)]
+        left -= len(content)
+        stream.write(part)
+        if len(part) < len(content):
+            raise OSError(28, "No space left on device")
+
+    for left in (1_000, 2_200):
+        folder = tmp_path / str(left)
+        with monkeypatch.context() as patch:
+            patch.setattr(directory_module, "_write_all", write_some)
+            with pytest.raises(StagewiseError, match=r"jsonl: cannot be written: No space left"):
+                small_run(folder)
+        assert 0 < len(load_run(folder).records) < 8
+        resume(folder)
+        assert contents(folder) == contents(uninterrupted)
+
+
+def command(*arguments: str, before: str = "") -> list[str]:
+    call = f"{sys.executable} -m stagewise {' '.join(arguments)}"
+    return ["bash", "-c", f"{before} exec {call}"]
+
+
+def test_a_real_limit_on_file_size_is_one_line(tmp_path, monkeypatch):
+    """The shell lets no file grow beyond 12 KiB: the disk is full, for all the process knows."""
+    options = {"rounds": 40, "model": "mlp", "replanning": Replanning()}
+    stopped_after(1, tmp_path / "run", monkeypatch, **options)
+    done = subprocess.run(
+        command("resume", str(tmp_path / "run"), "--workers", "1", before="ulimit -f 12;"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 2
+    assert last.startswith(f"stagewise: {tmp_path}/run/")
+    assert last.endswith("cannot be written: File too large")
+    assert "Traceback" not in done.stderr
+    assert 1 < len(load_run(tmp_path / "run").records) < 40
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    """The signal goes to the whole group, as from a terminal; workers stay silent."""
+    folder = tmp_path / "run"
+    process = subprocess.Popen(
+        command(
+            *(["simulate", "--dataset", "digits", "--policy", "c2e-assoc-only", "--rounds", "500"]),
+            *("--workers", "2", "--out", str(folder)),
+        ),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 100
+        while not (folder / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == (
+        f"stagewise: interrupted; to go on: stagewise resume {folder}"
+    )
+    assert "Traceback" not in errors
+    assert 0 < len(load_run(folder).records) < 500
