@@ -41,6 +41,7 @@ def moves_per_second(round_: Round, moves: int = 2_000_000) -> float:
         0.4 * scale,
         0.01 * scale,
         20 * scale,
+        1.0,
         bits_from(1),
         unassigned(CLIENTS),
         np.empty(CLIENTS, dtype=np.int64),

@@ -22,6 +22,7 @@ from stagewise.world.scenario import LARGEST_COUNT, BoolArray, FloatArray, IntAr
 if TYPE_CHECKING:
     from stagewise.decisions import Decision
     from stagewise.plan_b.remedies import Remedy
+    from stagewise.plan_b.service import ServiceRecord
     from stagewise.pool.library import Library
 
 FORMAT: Literal["stagewise-plan/1"] = "stagewise-plan/1"
@@ -94,15 +95,18 @@ class Plan:
         method: str | None = None,
         mode: Mode = "strict",
         remedy: "Remedy | None" = None,
+        service: "ServiceRecord | None" = None,
     ) -> "Decision":
         """Plan B: the decision for a round in which the given clients are online.
 
-        `online` is a list of ids, a mask over the clients, or a `Round`; `method` is `ccu` or
-        `repair` and follows the plan's own by default. See `stagewise.plan_b`.
+        `online` is a list of ids, a mask over the clients, or a `Round`; `method` is `ccu`,
+        `repair` or `pool` and follows the plan's own by default. See `stagewise.plan_b`.
         """
         from stagewise.plan_b.decide import decide
 
-        return decide(self, online, index=index, method=method, mode=mode, remedy=remedy)
+        return decide(
+            self, online, index=index, method=method, mode=mode, remedy=remedy, service=service
+        )
 
     def record(self, library: str | None = None) -> PlanRecord:
         """The plan as it stands in a file; `library` is the name of its side file."""
@@ -215,7 +219,8 @@ def _library(record: PlanRecord, scenario: Scenario, path: str | Path) -> "Libra
         return None
     from stagewise.pool.library_file import load_library
 
-    if Path(record.library).name != record.library or str(path) == STANDARD_STREAM:
+    beside = record.library != "" and Path(record.library).name == record.library
+    if not beside or str(path) == STANDARD_STREAM:
         raise StagewiseError(
             f"{path}: library = {shown(record.library)}: must be the name of a file beside the plan"
         )

@@ -40,7 +40,8 @@ class Policy(Protocol):
 
         Only online clients may serve, only at an edge they have a link to, and no edge may have more
         clients than its capacity. A policy made anew with the same seed and given the same rounds
-        must give the same answers. A policy that proves a lower bound returns it `WithBound`.
+        must give the same answers. A policy that proves a lower bound returns it `WithBound`. One that
+        looks at who served before also has `remember(edge_of)`, called after each round.
         """
         ...
 
@@ -133,6 +134,9 @@ def decide_with(policy: Policy, round_: Round, index: int, method: str) -> Decis
     broken = contract_violation(round_, answer)
     if broken is not None:
         raise StagewiseError(f"method {shown(method)}, round {index}: {broken}")
+    remember = getattr(policy, "remember", None)
+    if remember is not None:
+        remember(answer)
     return make_decision(
         round_,
         np.array(answer, dtype=np.int64),

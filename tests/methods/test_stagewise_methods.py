@@ -7,8 +7,11 @@ from brute_force import best_decision
 from helpers import random_scenario
 from references import random_round
 from stagewise.check import check_decisions
+from stagewise.errors import StagewiseError
+from stagewise.methods.stagewise import StagewisePolicy
 from stagewise.plan_a.planners import plan
-from stagewise.policy import policy_factory, solve
+from stagewise.plan_b.service import ServiceRecord
+from stagewise.policy import decide_with, policy_factory, solve
 from stagewise.world.fluctuation import fluctuate
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
@@ -19,6 +22,8 @@ STAGEWISE = {
     "stagewise-paper": ("paper", "ccu", "strict"),
     "stagewise-strict": ("local-search", "repair", "strict"),
     "stagewise-flexible": ("local-search", "repair", "flexible"),
+    "pool-strict": ("pool", "pool", "strict"),
+    "pool-flexible": ("pool", "pool", "flexible"),
 }
 METHODS = (*STAGEWISE, "local-search")
 
@@ -65,7 +70,7 @@ def test_decisions_depend_on_seed_and_round_alone(method):
         assert policy.decide(rounds[index], index).tolist() == first[index]
 
 
-@pytest.mark.parametrize("method", ["stagewise-paper", "stagewise-strict"])
+@pytest.mark.parametrize("method", ["stagewise-paper", "stagewise-strict", "pool-strict"])
 def test_strict_methods_keep_their_long_term_clients(method):
     scenario = system(5)
     policy = policy_factory(method)(scenario, seed=0, seconds=None)
@@ -74,6 +79,44 @@ def test_strict_methods_keep_their_long_term_clients(method):
         answer = policy.decide(round_, index)
         must = (long_term >= 0) & round_.online
         assert (answer[must] == long_term[must]).all()
+
+
+def test_a_policy_remembers_who_served():
+    """With a weight on diversity; deciding alone, as for a round that is asked about twice, does not."""
+    scenario = system(6).with_online_probability(np.ones(16))
+    long_term = plan(scenario, method="pool")
+    round_ = Round(scenario, np.ones(16, dtype=np.bool_))
+    policy = StagewisePolicy(long_term, "pool", "flexible", diversity=2.0)
+    first = policy.decide(round_, 0)
+    assert policy.decide(round_, 0).tolist() == first.tolist()
+    made = [decide_with(policy, round_, index, "mine") for index in range(6)]
+    service = ServiceRecord(16, 2.0)
+    expected = [
+        long_term.decide(round_, index=index, mode="flexible", service=service)
+        for index in range(6)
+    ]
+    assert [d.edge_of.tolist() for d in made] == [d.edge_of.tolist() for d in expected]
+    assert len({tuple(decision.edge_of.tolist()) for decision in made}) > 1
+    assert check_decisions(scenario, [round_] * 6, [decision.record() for decision in made]) == []
+
+
+def test_a_policy_without_diversity_forgets():
+    scenario = system(6)
+    long_term = plan(scenario, method="pool")
+    policy = StagewisePolicy(long_term, "pool", "flexible")
+    round_ = some_rounds(scenario, 6)[0]
+    first = decide_with(policy, round_, 0, "mine")
+    assert decide_with(policy, round_, 0, "mine").edge_of.tolist() == first.edge_of.tolist()
+
+
+def test_a_policy_with_a_diversity_that_cannot_be():
+    scenario = system(6)
+    long_term = plan(scenario, seed=1)
+    with pytest.raises(StagewiseError, match=r"diversity = -1"):
+        StagewisePolicy(long_term, "pool", "flexible", diversity=-1)
+    policy = StagewisePolicy(long_term, "repair", "flexible", diversity=0.5)
+    with pytest.raises(StagewiseError, match="needs method 'pool', not 'repair'"):
+        policy.decide(some_rounds(scenario, 6)[0], 0)
 
 
 def test_local_search_against_all_assignments():

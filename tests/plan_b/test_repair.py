@@ -9,6 +9,9 @@ from plan_b_cases import everybody, plan_of, still_there
 from references import edge_violations, plain_scenario, random_assignment, random_round
 from stagewise.plan_b.repair import repair, repair_by_lending
 from stagewise.problem.statement import p0
+from stagewise.search.instance import build_instance
+from stagewise.search.local_search import Effort, local_search
+from stagewise.world.generate import numeric
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Limits
 
@@ -87,3 +90,29 @@ def test_lending_keeps_every_long_term_client_in_service():
         assert (lent[~round_.online] == -1).all()
         before = sum(edge_violations(p0(round_), present))
         assert sum(edge_violations(p0(round_), lent)) <= before + 1e-9
+
+
+@pytest.mark.parametrize("mode", ["strict", "flexible"])
+def test_large_systems_by_neighbourhoods(mode):
+    """Sixty edges: what a plan's repair must keep, and that it mends nearly all that can be."""
+    for seed in range(2):
+        scenario = numeric(3000, 60, seed)
+        rng = np.random.default_rng(seed)
+        start = local_search(
+            build_instance(p0(everybody(scenario))),
+            seed=seed,
+            effort=Effort(runs=1, moves_per_edge=2_000),
+        ).assignment
+        plan = plan_of(scenario, start)
+        round_ = random_round(scenario, rng)
+        answer = repair(plan, round_, 0, mode)
+        present = still_there(plan, round_)
+        assert len(p0(round_).violations(present)) > 10
+        assert len(p0(round_).violations(answer)) <= 1
+        assert (answer[~round_.online] == -1).all()
+        if mode == "strict":
+            np.testing.assert_array_equal(answer[present >= 0], present[present >= 0])
+        np.testing.assert_array_equal(repair(plan, round_, 0, mode), answer)
+        lent = repair_by_lending(plan, round_, 0)
+        assert (lent[present >= 0] >= 0).all()
+        assert sum(edge_violations(p0(round_), lent)) <= sum(edge_violations(p0(round_), present))

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from stagewise.simulator import decider as decider_module
 from stagewise.simulator.config import Participation, Replanning
 from stagewise.simulator.default_scenario import default_scenario
 from stagewise.simulator.run import load_run
-from stagewise.simulator.start import resume
+from stagewise.simulator.start import resume, simulate
 from stagewise.training import TrainingTeam
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
@@ -141,6 +141,31 @@ def test_a_policy_of_ones_own(policy, tmp_path):
     assert run.config.policy.lower() == "nearest"
     for decision, round_ in zip(run.decisions, run.online, strict=True):
         assert set(decision.assignment) <= set(round_.online_ids)
+
+
+def test_diversity_lets_more_clients_train_also_after_a_resume(tmp_path, monkeypatch):
+    scenario = small_scenario()
+    always = replace(scenario.clients, online_probability=np.ones(12), history=None)
+    always_there = replace(scenario, clients=always, file_sha256=None)
+
+    def trained(run):
+        return len({client for decision in run.decisions for client in decision.assignment})
+
+    options = {"dataset": "digits", "model": "mlp", "policy": "pool", "rounds": 6, "seed": 1}
+    plain = simulate(always_there, **options)
+    diverse = simulate(always_there, **options, diversity=2.0, out=tmp_path / "whole")
+    assert trained(diverse) > trained(plain)
+
+    decide = StagewisePolicy.decide
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(
+            StagewisePolicy, "decide", lambda s, r, i: decide(s, r, i) if i < 3 else 1 / 0
+        )
+        simulate(always_there, **options, diversity=2.0, out=tmp_path / "cut")
+    resume(tmp_path / "cut")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+    with pytest.raises(StagewiseError, match="diversity = 2: needs a policy that follows the pool"):
+        simulate(always_there, **(options | {"policy": "fedcs"}), diversity=2.0)
 
 
 def test_a_policy_with_a_memory_is_where_it_was_after_a_resume(tmp_path):

@@ -88,6 +88,9 @@ def simulate(
     remedy: Annotated[
         str | None, typer.Option(help="For rounds that stay infeasible: drop, reweight or lend.")
     ] = None,
+    diversity: Annotated[
+        float, typer.Option(help="How much having served makes a client dearer; 0: not at all.")
+    ] = 0.0,
     evaluate_every: Annotated[
         int, typer.Option(help="Rounds from one evaluation to the next.")
     ] = 1,
@@ -133,6 +136,7 @@ def simulate(
                 delay_rounds=plan_delay,
             ),
             remedy=remedy,  # type: ignore[arg-type]
+            diversity=diversity,
             evaluate_every=evaluate_every,
             stop_at_accuracy=stop_at_accuracy,
             workers=_workers(workers),

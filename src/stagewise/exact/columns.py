@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from stagewise.exact.clusters import Market, enumerate_clusters
 from stagewise.search.instance import AT_ITS_EDGE, Instance
+from stagewise.world.costs import UNASSIGNED
 from stagewise.world.scenario import FloatArray, IntArray
 
 NOBODY = -1
@@ -50,6 +51,8 @@ class Enumeration:
     columns: Columns
     complete: bool
     nodes: int
+    left_out: float
+    """No cluster below the cap that is missing costs less than this."""
 
 
 def enumerate_columns(
@@ -60,21 +63,25 @@ def enumerate_columns(
     most: int,
     nodes: int,
     best_only: bool = False,
+    stop: npt.NDArray[np.int8] | None = None,
 ) -> Enumeration:
-    """The clusters of one edge with a price of at most `cap`; at most `most`, within `nodes` steps."""
+    """The clusters of one edge with a price of at most `cap`; at most `most`, within `nodes` steps.
+
+    Another thread may end the search by setting stop[0].
+    """
     width = max(1, market.capacity - market.base_count)
     rows = 1 if best_only else most
     members = np.empty((rows, width), dtype=np.int32)
     sizes = np.empty(rows, dtype=np.int64)
     labels = len(instance.target)
-    written, visited, complete = enumerate_clusters(
+    written, visited, complete, left_out = enumerate_clusters(
         market,
         cap,
         best_only,
         nodes,
+        np.zeros(1, dtype=np.int8) if stop is None else stop,
         members,
         sizes,
-        np.empty(rows),
         np.zeros(width + 2, dtype=np.int64),
         np.zeros((width + 2, labels + 3)),
     )
@@ -97,7 +104,47 @@ def enumerate_columns(
         energy=energy,
         delay=slowest + instance.uplink_delay[market.edge],
     )
-    return Enumeration(columns, bool(complete), int(visited))
+    return Enumeration(columns, bool(complete), int(visited), float(left_out))
+
+
+def columns_of(instance: Instance, assignment: IntArray) -> Columns:
+    """The clusters that `assignment` gives to the edges, edge by edge; every edge must have clients."""
+    edges = len(instance.capacity)
+    serving = np.flatnonzero(assignment[instance.link_client] == instance.link_edge)
+    serving = serving[np.argsort(instance.link_edge[serving], kind="stable")]
+    edge, client = instance.link_edge[serving], instance.link_client[serving]
+    energy = np.bincount(edge, instance.link_energy[serving], minlength=edges)
+    delay = np.zeros(edges)
+    np.maximum.at(delay, edge, instance.link_delay[serving])
+    free = instance.lock[client] != AT_ITS_EDGE
+    edge, client = edge[free], client[free]
+    counts = np.bincount(edge, minlength=edges)
+    members = np.full((edges, max(1, counts.max(initial=0))), NOBODY, dtype=np.int32)
+    place = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
+    members[edge, place] = client
+    return Columns(
+        edge=np.arange(edges, dtype=np.int32),
+        members=members,
+        energy=energy + instance.uplink_energy,
+        delay=delay + instance.uplink_delay,
+    )
+
+
+def edge_of(instance: Instance, chosen: Columns, pinned: IntArray | None = None) -> IntArray:
+    """The edge of each client, or -1, where the clusters `chosen` serve besides the `pinned`."""
+    assignment = np.full(len(instance.lock), UNASSIGNED, dtype=np.int64)
+    if pinned is not None:
+        assignment[:] = pinned
+    row, place = np.nonzero(chosen.members != NOBODY)
+    assignment[chosen.members[row, place]] = chosen.edge[row]
+    return assignment
+
+
+def distinct(columns: Columns) -> Columns:
+    """Each cluster once."""
+    rows = np.column_stack([columns.edge, np.sort(columns.members, axis=1)])
+    _, first = np.unique(rows, axis=0, return_index=True)
+    return select(columns, first)
 
 
 def join(parts: list[Columns]) -> Columns:

@@ -4,6 +4,7 @@ minimise    weight_t T + weight_e sum_C energy_C x_C
 subject to  sum over the clusters of edge j of x_C  = 1      (dual: what an edge pays)
             sum over the clusters with client i of x_C <= 1  (dual: a client's price)
             sum over the clusters of edge j of delay_C x_C <= T  (dual: a second's price)
+            T is not below the least delay of the scope
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,11 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_matrix, csr_matrix
 
 from stagewise.exact.columns import NOBODY, Columns
+from stagewise.exact.pricing import Prices
 from stagewise.search.instance import Instance
 from stagewise.world.scenario import FloatArray
+
+_SOLVED = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +33,27 @@ class MasterSolution:
     """How much of each column is used."""
     unserved: float
     """How many edges, in fractions, no cluster serves."""
+    delay: float
+    """T."""
 
-    def bound(self, least_reduced_cost: FloatArray) -> float:
-        """A lower bound on P0 from the least reduced cost over *all* clusters of each edge."""
-        return float(
-            self.edge_dual.sum() - self.client_price.sum() + np.minimum(least_reduced_cost, 0).sum()
-        )
+    @property
+    def prices(self) -> Prices:
+        return Prices(self.client_price, self.delay_price)
 
 
-def solve_master(instance: Instance, columns: Columns, unserved_cost: float) -> MasterSolution:
-    """The master over `columns`; an edge may stay unserved at `unserved_cost`."""
-    edges, count = len(instance.capacity), len(columns)
+def solve_master(
+    instance: Instance,
+    columns: Columns,
+    unserved_cost: float,
+    least_delay: float = 0.0,
+    seconds: float = np.inf,
+) -> MasterSolution | None:
+    """The master over the edges that `columns` has clusters of; None where it was not solved.
+
+    An edge may stay unserved at `unserved_cost`. HiGHS gives up after `seconds`.
+    """
+    present, edge_row = np.unique(columns.edge, return_inverse=True)
+    edges, count = len(present), len(columns)
     row, place = np.nonzero(columns.members != NOBODY)
     client = columns.members[row, place]
     wanted, client_row = np.unique(client, return_inverse=True)
@@ -57,7 +71,7 @@ def solve_master(instance: Instance, columns: Columns, unserved_cost: float) -> 
         (
             np.ones(count + edges),
             (
-                np.concatenate([columns.edge, np.arange(edges)]),
+                np.concatenate([edge_row, np.arange(edges)]),
                 np.concatenate([numbers, count + np.arange(edges)]),
             ),
         ),
@@ -68,7 +82,7 @@ def solve_master(instance: Instance, columns: Columns, unserved_cost: float) -> 
             np.concatenate([np.ones(len(row)), columns.delay, np.full(edges, -1.0)]),
             (
                 np.concatenate(
-                    [client_row, len(wanted) + columns.edge, len(wanted) + np.arange(edges)]
+                    [client_row, len(wanted) + edge_row, len(wanted) + np.arange(edges)]
                 ),
                 np.concatenate([row, numbers, np.full(edges, variables - 1)]),
             ),
@@ -82,23 +96,30 @@ def solve_master(instance: Instance, columns: Columns, unserved_cost: float) -> 
         b_ub=limits,
         A_eq=csr_matrix(equal),
         b_eq=np.ones(edges),
-        method="highs",
+        bounds=np.column_stack(
+            [np.append(np.zeros(variables - 1), least_delay), np.full(variables, np.inf)]
+        ),
+        method="highs-ds",
+        options={"time_limit": seconds} if np.isfinite(seconds) else {},
     )
-    if result.status != 0:
-        raise RuntimeError(f"the linear master was not solved: {result.message}")
+    if result.status != _SOLVED:
+        return None
     marginals = np.maximum(-result.ineqlin.marginals, 0.0)
     client_price = np.zeros(len(instance.lock))
     client_price[wanted] = marginals[: len(wanted)]
-    delay_price = marginals[len(wanted) :]
+    delay_price, edge_dual = np.zeros((2, len(instance.capacity)))
+    delay_price[present] = marginals[len(wanted) :]
+    edge_dual[present] = result.eqlin.marginals
     # The bound needs prices of a second that sum to the weight of delay at the most.
     total = delay_price.sum()
     if total > instance.delay_weight:
         delay_price = delay_price * (instance.delay_weight / total)
     return MasterSolution(
         value=float(result.fun),
-        edge_dual=np.asarray(result.eqlin.marginals),
+        edge_dual=edge_dual,
         client_price=client_price,
         delay_price=delay_price,
         use=result.x[:count],
         unserved=float(result.x[count : count + edges].sum()),
+        delay=float(result.x[-1]),
     )

@@ -1,27 +1,48 @@
-"""P0 (or P2) to proven optimality: incumbent, bound, and the enumeration that closes the gap."""
+"""P0 (or P2) to proven optimality: incumbent, bound, and what closes the gap between them.
 
-import time
+The problem is split by the round's delay into *scopes*. In each one column generation gives a bound;
+where every cluster that a better choice could use can be enumerated, a search over these settles the
+scope, and where not, the scope is split again. The bound is the least one of all scopes.
+"""
+
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
-from stagewise.exact.clusters import build_market
-from stagewise.exact.columns import NOBODY, Columns, enumerate_columns, join, select
-from stagewise.exact.master import MasterSolution, solve_master
+from stagewise.exact.columns import Columns, columns_of, distinct, edge_of, join, select
+from stagewise.exact.generation import Generation, generate
 from stagewise.exact.packing import pack
+from stagewise.exact.pricing import (
+    Priced,
+    Prices,
+    Scope,
+    least_delay,
+    least_energy_cost,
+    near_columns,
+)
+from stagewise.exact.rounding import around, dive, improve, neighbours, overlaps
+from stagewise.exact.workshop import Workshop
 from stagewise.problem.statement import Problem
+from stagewise.randomness import generator, integer_seed
 from stagewise.search.instance import Instance, build_instance, unassigned
 from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.world.scenario import FloatArray, IntArray
 
 GAP = 1e-3
-_START_COLUMNS = 2_000  # clusters of each edge that the master starts from
-_NEW_COLUMNS = 1_000  # clusters of each edge that a pricing round may add
-_PROOF_COLUMNS = 4_000_000  # clusters of one edge that a proof may enumerate
-_NODES = 2_000_000_000
-_NODES_PER_SECOND = 4_000_000
+_FEW_EDGES = 8  # so many can be searched completely
+_LOOKS = 100_000_000  # of a search that is not the last resort
+_FIRST_ROUNDING = 0.4  # of the time may pass before the master is rounded, solved or not
+_FIRST_SEARCH = 0.05  # of the time for the first local search
+_MOVES_PER_SECOND = 1_000_000
+_MOVES_PER_CLIENT = 500  # for each edge; a handful of clients does not need more
+_SCOPE_MOVES = 2_000_000
+_LONG = 0.04  # of the cost: a delay so far above the least possible is worth a search of its own
 _ROUNDING = 1e-9
+_TRIFLE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +58,14 @@ class Certified:
     @property
     def gap(self) -> float:
         """How far the cost may be above the optimum, relative to the cost."""
-        if not np.isfinite(self.value):
-            return 0.0 if np.isinf(self.lower_bound) else np.inf
-        return max(0.0, 1.0 - self.lower_bound / self.value) if self.value > 0 else 0.0
+        return relative_gap(self.value, self.lower_bound)
+
+
+def relative_gap(value: float, lower_bound: float) -> float:
+    """How far `value` may be above the optimum, relative to it; 0 where nothing is feasible."""
+    if not np.isfinite(value):
+        return 0.0 if np.isinf(lower_bound) else np.inf
+    return max(0.0, 1.0 - lower_bound / value) if value > 0 else 0.0
 
 
 Log = Callable[[str, float, float], None]
@@ -52,186 +78,313 @@ def solve_exactly(
     seconds: float | None = None,
     gap: float = GAP,
     log: Log | None = None,
+    threads: int | None = None,
 ) -> Certified:
     """The optimum of `problem` within the relative `gap`, or what is proven after `seconds`.
 
-    `log` is called with what has just been done, the cost of the best assignment and the bound.
+    `log` is called with what has just been done, the cost of the best assignment and the bound. The
+    number of `threads` (default: one for each core) makes no difference to the result.
     """
-    proof = _Proof(problem, seed, seconds, gap, log)
-    proof.find_incumbent()
-    if proof.generate_columns():
-        proof.close_gap()
-    return proof.result()
+    with Workshop(seconds, threads) as workshop:
+        proof = _Proof(problem, seed, gap, log, workshop)
+        proof.find_incumbent()
+        proof.run()
+        return proof.result()
 
 
 class _Proof:
     def __init__(
-        self, problem: Problem, seed: int, seconds: float | None, gap: float, log: Log | None
+        self, problem: Problem, seed: int, gap: float, log: Log | None, workshop: Workshop
     ) -> None:
         self.problem = problem
         self.instance: Instance = build_instance(problem)
         self.seed = seed
-        self.deadline = None if seconds is None else time.perf_counter() + seconds
         self.gap = gap
         self.log = log
+        self.workshop = workshop
         self.edges = len(self.instance.capacity)
-        self.best: Found | None = None
+        self.best = Found(unassigned(len(self.instance.lock)), np.inf, np.inf)
         self.upper = np.inf
         self.lower = 0.0
+        self.energy_cost = 0.0
+        """What the energy of a round costs at the least."""
+        self.waiting: list[tuple[float, int, Scope, Prices | None]] = []
+        """Scopes to work at: their bounds, numbers, and good prices to begin with."""
+        self.scopes = 0
+        self.settled = np.inf
+        """The least bound of the scopes that nothing more is to be done about."""
+        self.rounded = False
+        """Whether a master's solution has been rounded yet."""
         self.columns: Columns | None = None
-        self.master: MasterSolution | None = None
-        self.least: FloatArray | None = None
-        """The least reduced cost of each edge at the master's prices, where it is proven."""
+        """The clusters that masters have found useful."""
+
+    @cached_property
+    def overlap(self) -> csr_matrix:
+        return overlaps(self.instance)
 
     def find_incumbent(self) -> None:
         """An assignment to begin with, by local search."""
-        start = self.problem.pinned
-        remaining = None if self.deadline is None else self.deadline - time.perf_counter()
-        short = remaining is not None and remaining < 1
-        effort = Effort(runs=1, moves_per_edge=10_000) if short else Effort()
-        self.best = local_search(self.instance, start, seed=self.seed, effort=effort)
-        if self.best.violation == 0:
-            self.upper = self.problem.objective(self.best.assignment)
+        effort = Effort()
+        moves = min(effort.moves_per_edge, _MOVES_PER_CLIENT * len(self.instance.lock))
+        left = self.workshop.seconds_left
+        if np.isfinite(left):
+            affordable = int(_FIRST_SEARCH * left * _MOVES_PER_SECOND / (effort.runs * self.edges))
+            moves = min(moves, max(affordable, 500))
+        effort = Effort(moves_per_edge=moves)
+        self._accept(
+            local_search(self.instance, self.problem.pinned, seed=self.seed, effort=effort)
+        )
         self._say("local search")
 
-    def generate_columns(self) -> bool:
-        """Solve the master over all clusters; false where an edge has none, or the time is over."""
+    def run(self) -> None:
+        """Work at the scope with the least bound, until the gap is closed or the time is over."""
         instance = self.instance
-        even = np.full(self.edges, instance.delay_weight / self.edges)
-        nobody = np.zeros(len(instance.lock))
-        pools = []
-        cheapest_cost = np.zeros(self.edges)
-        for edge in range(self.edges):
-            market = build_market(instance, edge, nobody, float(even[edge]))
-            cheapest = enumerate_columns(
-                instance, market, np.inf, most=1, nodes=self._nodes(), best_only=True
-            )
-            if not cheapest.complete:
-                return False
-            if len(cheapest.columns) == 0:
-                self.lower = np.inf  # no cluster at all: no assignment can be feasible
-                return False
-            least = cheapest.columns.reduced_costs(instance, np.zeros(self.edges), nobody, even)[0]
-            cheapest_cost[edge] = least
-            cap = 1.5 * least
-            pool = enumerate_columns(instance, market, cap, most=_START_COLUMNS, nodes=20_000_000)
-            pools += [cheapest.columns, pool.columns]
-        self.lower = float(cheapest_cost.sum())
-        self.columns = join(pools)
-        self._say("cheapest clusters")
-        while not self._closed() and not self._late():
-            self.master = solve_master(instance, self.columns, self._unserved_cost())
-            grown = self._price()
-            self._say("master")
-            if not grown:
+        least = 0.0
+        if instance.delay_weight > 0:
+            least = least_delay(instance, self.workshop)
+            self.energy_cost = least_energy_cost(instance, self.workshop)
+        bound = instance.delay_weight * least + self.energy_cost
+        self._push(bound, Scope(least_delay=least), None)
+        self._update_lower(np.inf)
+        if np.isfinite(bound):
+            self._shorten(least)
+        while self.waiting and not self._closed() and not self.workshop.late:
+            bound, _, scope, prices = heapq.heappop(self.waiting)
+            self._work_at(self._curtailed(scope), bound, prices)
+
+    def _curtailed(self, scope: Scope) -> Scope:
+        """A scope without the delays that a better assignment cannot have."""
+        weight = self.instance.delay_weight
+        if weight == 0:
+            return scope
+        longest = (self.upper - self.energy_cost) / weight * (1 + _ROUNDING)
+        return Scope(scope.least_delay, min(scope.delay_limit, longest))
+
+    def _shorten(self, least: float) -> None:
+        """Where delay is much of the cost: halve the delays in question, searching fast links alone."""
+        weight = self.instance.delay_weight
+        delays = np.unique(_link_delays(self.instance))
+        failed = least * (1 - _TRIFLE)
+        present = self.problem.evaluate(self.best.assignment).delay_s
+        if not weight * (present - failed) >= _LONG * self.upper:
+            return
+        while not self._closed() and not self.workshop.spent(_FIRST_ROUNDING):
+            present = self.problem.evaluate(self.best.assignment).delay_s
+            if weight * (present - failed) < self.gap * self.upper:
                 break
-        return self.master is not None
+            between = delays[(delays > failed) & (delays < present * (1 - _TRIFLE))]
+            if len(between) == 0:
+                break
+            limit = float(between[len(between) // 2])
+            if not self._search_fast_links(limit):
+                failed = limit
+        self._say("fast links")
 
-    def _unserved_cost(self) -> float:
-        largest = self.upper if np.isfinite(self.upper) else 10.0 * self.lower + 1.0
-        return 10.0 * largest
+    def result(self) -> Certified:
+        lower = min(self.lower, self.upper) if np.isfinite(self.upper) else self.lower
+        return Certified(self.best.assignment, self.upper, lower)
 
-    def _price(self) -> bool:
-        """Look for clusters that the master's prices make attractive; the bound follows."""
-        assert self.master is not None and self.columns is not None
-        master, instance = self.master, self.instance
-        self.least = None
-        least = np.zeros(self.edges)
-        added = []
-        for edge in range(self.edges):
-            second = float(master.delay_price[edge])
-            market = build_market(instance, edge, master.client_price, second)
-            cap = float(master.edge_dual[edge]) - _ROUNDING
-            best = enumerate_columns(
-                instance, market, cap, most=1, nodes=self._nodes(), best_only=True
-            )
-            if not best.complete:
-                return False
-            if len(best.columns) == 0:
-                continue
-            costs = best.columns.reduced_costs(
-                instance, master.edge_dual, master.client_price, master.delay_price
-            )
-            least[edge] = costs[0]
-            more = enumerate_columns(instance, market, cap, most=_NEW_COLUMNS, nodes=2_000_000)
-            added += [best.columns, more.columns]
-        self.least = least
-        self.lower = max(self.lower, master.bound(least) - self.edges * _ROUNDING)
-        if added:
-            self.columns = join([self.columns, *added])
-        return bool(added)
+    def _work_at(self, scope: Scope, bound: float, prices: Prices | None) -> None:
+        """Raise the bound of a scope, look for better assignments in it, then settle or split it."""
 
-    def close_gap(self) -> None:
-        """Enumerate every cluster that a better choice could use, and search them all."""
-        assert self.master is not None and self.columns is not None
-        self._try_packing(self.columns, steps=20_000_000)
-        if self._closed() or self._late():
-            return
-        if self.least is None:
-            return
-        instance, master = self.instance, self.master
-        slack = self.upper - master.bound(self.least)
-        parts = []
-        for edge in range(self.edges):
-            second = float(master.delay_price[edge])
-            market = build_market(instance, edge, master.client_price, second)
-            cap = float(master.edge_dual[edge]) + slack + _ROUNDING
-            found = enumerate_columns(
-                instance, market, cap, most=_PROOF_COLUMNS, nodes=self._nodes()
-            )
-            if not found.complete:
-                return
-            parts.append(found.columns)
-            if self._late():
-                return
-        every = join(parts)
-        self._say(f"{len(every)} clusters")
-        if self._try_packing(every):
-            self.lower = max(self.lower, self.upper)
-        self._say("search")
+        def progress(value: float) -> bool:
+            nonlocal bound
+            bound = max(bound, value)
+            self._update_lower(bound)
+            self._say("column generation")
+            hurry = not self.rounded and self.workshop.spent(_FIRST_ROUNDING)
+            return hurry or self._hopeless(bound)
 
-    def _try_packing(self, columns: Columns, steps: int | None = None) -> bool:
-        """Improve the incumbent from `columns`; true where the search saw every choice below it."""
-        assert self.master is not None
-        master, instance = self.master, self.instance
-        reduced = columns.reduced_costs(
-            instance, master.edge_dual, master.client_price, master.delay_price
+        generation = generate(
+            self.instance,
+            scope,
+            self._columns_within(scope),
+            self.workshop,
+            prices=prices,
+            progress=progress,
         )
-        base = float(master.edge_dual.sum() - master.client_price.sum())
-        limit = self.upper * (1 - 1e-12) if np.isfinite(self.upper) else np.inf
-        packing = pack(instance, columns, reduced, base, limit, self.deadline, steps)
-        if packing.rows is not None:
-            assignment = self._assignment(select(columns, packing.rows))
-            self.upper = self.problem.objective(assignment)
-            self.best = Found(assignment, 0.0, self.upper)
-        return packing.complete
+        if generation is None:
+            self._settle(np.inf)
+            return
+        self._keep(generation.columns)
+        if self._hopeless(bound) or self.workshop.late:
+            self._settle(bound)
+            return
+        self._round(scope, generation)
+        parts = self._parts(scope, generation)
+        if not self._hopeless(bound) and self._search(scope, generation, last=not parts):
+            bound = self.upper
+        if self._hopeless(bound) or not parts:
+            self._settle(bound)
+            return
+        for part in parts:
+            least = max(bound, self.instance.delay_weight * part.least_delay)
+            self._push(least, part, generation.best.prices)
+        self._update_lower(np.inf)
 
-    def _assignment(self, chosen: Columns) -> IntArray:
-        assignment = unassigned(len(self.instance.lock))
-        if self.problem.pinned is not None:
-            assignment = self.problem.pinned.copy()
-        for edge, members in zip(chosen.edge, chosen.members, strict=True):
-            assignment[members[members != NOBODY]] = edge
-        return np.asarray(assignment)
+    def _hopeless(self, bound: float) -> bool:
+        """Whether a scope with this bound has nothing better to offer than the gap allows."""
+        return bound >= self.upper * (1 - self.gap)
 
     def _closed(self) -> bool:
-        return self.lower >= self.upper * (1 - self.gap)
+        return self._hopeless(self.lower)
 
-    def _nodes(self) -> int:
-        """How many steps an enumeration may take in the time that is left."""
-        if self.deadline is None:
-            return _NODES
-        left = self.deadline - time.perf_counter()
-        return max(1, min(_NODES, int(left * _NODES_PER_SECOND)))
+    def _push(self, bound: float, scope: Scope, prices: Prices | None) -> None:
+        heapq.heappush(self.waiting, (bound, self.scopes, scope, prices))
+        self.scopes += 1
 
-    def _late(self) -> bool:
-        return self.deadline is not None and time.perf_counter() > self.deadline
+    def _settle(self, bound: float) -> None:
+        self.settled = min(self.settled, bound)
+        self._update_lower(np.inf)
+
+    def _update_lower(self, present: float) -> None:
+        """The bound is the least of all scopes: settled, waiting, and the `present` one."""
+        waiting = self.waiting[0][0] if self.waiting else np.inf
+        self.lower = max(self.lower, min(self.settled, waiting, present))
+
+    def _columns_within(self, scope: Scope) -> Columns | None:
+        """The clusters at hand for a scope, the best assignment's among them."""
+        parts = [] if self.columns is None else [self.columns]
+        if np.isfinite(self.upper):
+            parts.append(columns_of(self.instance, self.best.assignment))
+        if not parts:
+            return None
+        columns = join(parts)
+        return select(columns, columns.delay <= scope.delay_limit)
+
+    def _keep(self, columns: Columns) -> None:
+        """Remember `columns` for other scopes."""
+        self.columns = distinct(columns if self.columns is None else join([self.columns, columns]))
+
+    def _parts(self, scope: Scope, generation: Generation) -> list[Scope]:
+        """A faster and a slower part of a scope, between the delays that the master mixes.
+
+        The same scope again where its master was to be rounded before it was solved; nothing where
+        there is nothing between.
+        """
+        master, instance = generation.master, self.instance
+        if generation.stopped and not generation.converged:
+            return [scope]
+        if master is None or not generation.converged or instance.delay_weight <= 0:
+            return []
+        slowest = float(generation.columns.delay[: len(master.use)][master.use > 1e-6].max())
+        middle = max(master.delay, 0.5 * (master.delay + slowest))
+        delays = _link_delays(instance)
+        faster, slower = delays[delays <= middle * (1 + _TRIFLE)], delays[delays > middle]
+        slower = slower[slower > faster.max(initial=0.0)]
+        if len(faster) == 0 or len(slower) == 0:
+            return []
+        fast, slow = float(faster.max()), float(slower.min())
+        if fast < scope.least_delay or slow > scope.delay_limit:
+            return []
+        return [Scope(scope.least_delay, fast), Scope(slow, scope.delay_limit)]
+
+    def _round(self, scope: Scope, generation: Generation) -> None:
+        """Make assignments of the master's solution."""
+        self.rounded = True
+        if generation.master is None:
+            return
+        if np.isfinite(scope.delay_limit):
+            self._search_fast_links(scope.delay_limit)
+        if self.edges <= _FEW_EDGES:
+            self._pack(scope, generation.columns, generation.best, _LOOKS)
+        else:
+            self._accept_columns(dive(self.instance, scope, generation, self.workshop))
+        self._say("rounding")
+
+    def _search_fast_links(self, delay_limit: float) -> bool:
+        """Local search among the links that are fast enough; whether it found something better."""
+        scenario = self.problem.scenario
+        delay = scenario.edge_rounds * self.problem.costs.delay_s
+        fast = delay + scenario.edges.uplink_delay_s[scenario.links.edge] <= delay_limit
+        effort = Effort(runs=1, moves_per_edge=min(20_000, _SCOPE_MOVES // self.edges))
+        return self._accept(
+            local_search(
+                build_instance(self.problem, usable=fast),
+                self.problem.pinned,
+                seed=integer_seed(self.seed, "fast links", self.scopes),
+                effort=effort,
+            )
+        )
+
+    def _search(self, scope: Scope, generation: Generation, *, last: bool) -> bool:
+        """Search all clusters within the gap; true where this settles the scope.
+
+        Many edges are searched a few at a time, which settles nothing.
+        """
+        few = self.edges <= _FEW_EDGES
+        slack = self.upper - generation.bound
+        near, complete = near_columns(
+            self.instance, scope, generation.best, slack, self.workshop, few=few, last=last
+        )
+        self._say(f"{len(near)} clusters")
+        if few:
+            return self._pack(scope, near, generation.best, None if last else _LOOKS) and complete
+        self._improve(near)
+        return False
+
+    def _pack(self, scope: Scope, columns: Columns, priced: Priced, looks: int | None) -> bool:
+        """Improve the incumbent from `columns`; true where the search saw every choice below it."""
+        prices = priced.prices
+        reduced = columns.reduced_costs(self.instance, priced.least, prices.client, prices.delay)
+        packing = pack(
+            self.instance,
+            columns,
+            reduced,
+            priced.bound,
+            self.upper * (1 - _TRIFLE),
+            self.workshop.deadline,
+            looks=looks,
+            least_delay=scope.least_delay,
+        )
+        if packing.rows is not None:
+            self._accept_columns(select(columns, packing.rows))
+        return packing.complete
+
+    def _improve(self, columns: Columns) -> None:
+        """Settle a few edges at a time anew, until no neighbourhood gives anything better."""
+        if not np.isfinite(self.upper):
+            return
+        rng = generator(self.seed, "neighbourhoods", self.scopes)
+        incumbent = columns_of(self.instance, self.best.assignment)
+        failures = 0
+        while failures < 2 * self.edges and not self._closed() and not self.workshop.late:
+            center, most = int(rng.integers(self.edges)), int(rng.integers(3, _FEW_EDGES + 3))
+            edges = neighbours(self.overlap, center, most, rng)
+            better = improve(self.instance, edges, columns, incumbent, self.upper, self.workshop)
+            failures += 1
+            if better is not None and self._accept_columns(better):
+                incumbent, failures = better, 0
+                self._say("neighbourhood")
+
+    def _accept_columns(self, chosen: Columns) -> bool:
+        """Keep a choice of clusters if it is the best so far; edges left without are mended first."""
+        assignment = edge_of(self.instance, chosen, self.problem.pinned)
+        bereft = np.setdiff1d(np.arange(self.edges), chosen.edge)
+        if len(bereft) == 0:
+            return self._accept(Found(assignment, 0.0, self.problem.objective(assignment)))
+        effort = Effort(runs=1, start_temperature=0.1)
+        focus = around(self.overlap, bereft)
+        return self._accept(
+            local_search(self.instance, assignment, seed=self.seed, effort=effort, focus=focus)
+        )
+
+    def _accept(self, found: Found) -> bool:
+        """Keep an assignment if it is better than the best so far."""
+        if found.violation < _TRIFLE:  # rounding
+            found = Found(found.assignment, 0.0, self.problem.objective(found.assignment))
+        if not found.better_than(self.best):
+            return False
+        self.best = found
+        if found.violation == 0:
+            self.upper = found.value
+        return True
 
     def _say(self, what: str) -> None:
         if self.log is not None:
-            self.log(what, self.upper, self.lower)
+            self.log(what, self.upper, min(self.lower, self.upper))
 
-    def result(self) -> Certified:
-        assert self.best is not None
-        lower = min(self.lower, self.upper) if np.isfinite(self.upper) else self.lower
-        return Certified(self.best.assignment, self.upper, lower)
+
+def _link_delays(instance: Instance) -> FloatArray:
+    """What the delay of a round can be: that of a link and its edge's uplink."""
+    return instance.link_delay + instance.uplink_delay[instance.link_edge]

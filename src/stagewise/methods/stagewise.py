@@ -1,9 +1,10 @@
 """The stagewise methods as policies: Plan A when the policy is made, Plan B in every round."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stagewise.plan_a.planners import plan
-from stagewise.plan_b.decide import PLAN_B_METHODS, prepare
+from stagewise.plan_b.decide import decide_assignment, prepare
+from stagewise.plan_b.service import ServiceRecord
 from stagewise.plans import Plan
 from stagewise.policy import Policy
 from stagewise.problem.statement import Mode
@@ -18,12 +19,19 @@ class StagewisePolicy:
     plan: Plan
     method: str
     mode: Mode
+    diversity: float = 0.0
+    service: ServiceRecord = field(init=False)
 
     def __post_init__(self) -> None:
         prepare(self.method, self.plan)
+        record = ServiceRecord(len(self.plan.scenario.clients), self.diversity)
+        object.__setattr__(self, "service", record)
 
     def decide(self, round_: Round, index: int) -> IntArray:
-        return PLAN_B_METHODS[self.method](self.plan, round_, index, self.mode)
+        return decide_assignment(self.plan, round_, index, self.method, self.mode, self.service)
+
+    def remember(self, edge_of: IntArray) -> None:
+        self.service.remember(edge_of)
 
 
 def stagewise_paper(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
@@ -43,9 +51,9 @@ def pool_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Po
 
 def stagewise_strict(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
     """Our plan and our repair, with every online long-term client serving (12d)."""
-    return StagewisePolicy(plan(scenario, seed=seed), "repair", "strict")
+    return StagewisePolicy(plan(scenario, method="local-search", seed=seed), "repair", "strict")
 
 
 def stagewise_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
     """Our plan and our repair, which may leave surplus long-term clients out."""
-    return StagewisePolicy(plan(scenario, seed=seed), "repair", "flexible")
+    return StagewisePolicy(plan(scenario, method="local-search", seed=seed), "repair", "flexible")

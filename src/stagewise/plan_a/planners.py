@@ -2,24 +2,34 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import replace
+from typing import NamedTuple
 
 from stagewise.errors import StagewiseError, shown
 from stagewise.plan_a.client_set import improve_client_set, random_client_set
-from stagewise.plan_a.effort import plan_effort
+from stagewise.plan_a.effort import search_plan
 from stagewise.plan_a.recourse import plan_by_recourse
 from stagewise.plans import Plan, make_plan
-from stagewise.pool.library import build_library
+from stagewise.pool.learning import build_library
+from stagewise.pool.library import Library
 from stagewise.problem.risk import RiskName, risk_measure
 from stagewise.problem.statement import Problem, p1
 from stagewise.randomness import generator
 from stagewise.search.instance import build_instance
-from stagewise.search.local_search import local_search
 from stagewise.warm_up import warm_up
 from stagewise.world.checks import finite, seed_number
 from stagewise.world.scenario import IntArray, Scenario
 
-Planner = Callable[[Problem, int, float | None], IntArray]
+
+class Planned(NamedTuple):
+    """What a planner comes up with."""
+
+    edge_of: IntArray
+    library: Library | None = None
+
+
+Planner = Callable[[Problem, int, float | None, Executor | None], Planned]
 
 # The random set that Alg. 3 starts from holds this many times the data that all edges need.
 _START_COVERAGE = 2.0
@@ -28,17 +38,20 @@ _START_COVERAGE = 2.0
 def plan(
     scenario: Scenario,
     *,
-    method: str = "local-search",
+    method: str = "pool",
     risk: RiskName = "exact",
     seed: int = 0,
     seconds: float | None = None,
+    executor: Executor | None = None,
 ) -> Plan:
     """Plan A: choose the long-term clients of every edge by solving P1.
 
     `method` is `paper` (Algs. 2, 3), `local-search`, or `pool`, which chooses its assignment by what
     rounds cost after repair and brings a library of clusters; `risk` is the measure that stands for
     (11a) and (11b); `seconds` a limit on each search. A scenario without a plan inside its limits
-    still gets the best one found, with `feasible` false and its violations.
+    still gets the best one found, with `feasible` false and its violations. A large scenario is
+    searched in parts, on `executor` where one is given and otherwise on all processors; the plan
+    is the same on any number of them.
     """
     if method not in PLANNERS:
         raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLANNERS)}")
@@ -48,32 +61,42 @@ def plan(
     warm_up()
     began = time.perf_counter()
     measure = risk_measure(scenario, risk, seed)
-    edge_of = PLANNERS[method](p1(scenario, measure), seed, seconds)
-    library = build_library(scenario) if method == "pool" else None
+    edge_of, library = PLANNERS[method](p1(scenario, measure), seed, seconds, executor)
     plan_ms = 1000 * (time.perf_counter() - began)
     made = make_plan(measure, edge_of, method=method, seed=seed, plan_ms=plan_ms)
     return replace(made, library=library)
 
 
-def _plan_by_paper(problem: Problem, seed: int, seconds: float | None) -> IntArray:
-    """GoCMinC2EA inside LILongClientD, from a random set of clients."""
+def _plan_by_paper(
+    problem: Problem, seed: int, seconds: float | None, executor: Executor | None
+) -> Planned:
+    """GoCMinC2EA inside LILongClientD, from a random set of clients; one step at a time."""
     instance = build_instance(problem)
     limits = problem.scenario.limits
     data = _START_COVERAGE * len(problem.scenario.edges) * (limits.data_min + limits.data_margin)
     start = random_client_set(instance, generator(seed, "long-term clients"), data)
-    return improve_client_set(instance, start, seconds=seconds).assignment
+    return Planned(improve_client_set(instance, start, seconds=seconds).assignment)
 
 
-def _plan_by_local_search(problem: Problem, seed: int, seconds: float | None) -> IntArray:
+def _plan_by_local_search(
+    problem: Problem, seed: int, seconds: float | None, executor: Executor | None
+) -> Planned:
     """Annealing on the incremental kernel."""
-    edges = len(problem.scenario.edges)
-    effort = plan_effort(edges, runs=4 if edges <= 50 else 1)
     instance = build_instance(problem)
-    return local_search(instance, seed=seed, effort=effort, seconds=seconds).assignment
+    found = search_plan(instance, seed=seed, runs=4, seconds=seconds, executor=executor)
+    return Planned(found.assignment)
+
+
+def _plan_by_pool(
+    problem: Problem, seed: int, seconds: float | None, executor: Executor | None
+) -> Planned:
+    """A library of clusters, and an assignment chosen by what its rounds cost after repair."""
+    library = build_library(problem.scenario, seed, executor=executor)
+    return Planned(plan_by_recourse(problem, library, seed, seconds, executor), library)
 
 
 PLANNERS: dict[str, Planner] = {
     "paper": _plan_by_paper,
     "local-search": _plan_by_local_search,
-    "pool": plan_by_recourse,
+    "pool": _plan_by_pool,
 }

@@ -1,53 +1,78 @@
 """The assignment of a pool plan: the cheapest after repair among plans within the risk limits."""
 
+from concurrent.futures import Executor
+from dataclasses import replace
+
 import numpy as np
 
-from stagewise.plan_a.effort import plan_effort
-from stagewise.plan_b.pool import pool
+from stagewise.plan_a.effort import plan_effort, search_plan
+from stagewise.plan_b.pool import pick_round
 from stagewise.plans import Plan, make_plan
+from stagewise.pool.learning import sampled_rounds
+from stagewise.pool.library import Library
 from stagewise.problem.statement import Problem, p0
-from stagewise.randomness import generator, integer_seed
+from stagewise.randomness import integer_seed
+from stagewise.search.decomposed import LARGEST_WHOLE
 from stagewise.search.instance import build_instance
 from stagewise.search.local_search import local_search
+from stagewise.search.workers import workers
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray
 
-_CANDIDATES = 3
-_SAMPLED_ROUNDS = 24
+_SEARCHES = 16
+_CANDIDATES = 6  # the best of the searches
+_ROUNDS = 16
 # What a sampled round that stays infeasible counts, in units of its cost.
 _INFEASIBLE = 3.0
 
 
-def plan_by_recourse(problem: Problem, seed: int, seconds: float | None) -> IntArray:
+def plan_by_recourse(
+    problem: Problem,
+    library: Library,
+    seed: int,
+    seconds: float | None,
+    executor: Executor | None,
+) -> IntArray:
     """Of several solutions of P1 the one whose rounds cost least once Plan B has repaired them.
 
     P1 charges a plan as if everybody were online; the redundancy it buys for bad rounds is paid for
-    in good ones. So the candidates are tried, in `strict` mode, on the same sampled rounds.
+    in good ones. So the candidates are tried, in `strict` mode, on the same sampled rounds. A large
+    system, whose rounds average out within each of them, gets one candidate.
     """
     assert problem.risk is not None
-    scenario, probability = problem.scenario, problem.scenario.clients.online_probability
-    rng = generator(seed, "recourse")
-    rounds = [
-        Round(scenario, rng.random(len(probability)) < probability) for _ in range(_SAMPLED_ROUNDS)
-    ]
     instance = build_instance(problem)
-    effort = plan_effort(len(scenario.edges), runs=1)
-    best: tuple[float, float] | None = None
-    chosen: IntArray | None = None
-    for candidate in range(_CANDIDATES):
-        run_seed = integer_seed(seed, "candidate", candidate)
-        found = local_search(instance, seed=run_seed, effort=effort, seconds=seconds)
-        plan = make_plan(problem.risk, found.assignment, method="pool", seed=seed, plan_ms=0.0)
-        costs = [_after_repair(plan, round_, index) for index, round_ in enumerate(rounds)]
-        rank = (found.violation, float(np.mean(costs)))
-        if best is None or rank < best:
-            best, chosen = rank, found.assignment
-    assert chosen is not None
-    return chosen
+    edges = len(problem.scenario.edges)
+    if edges > LARGEST_WHOLE:
+        return search_plan(
+            instance, seed=seed, runs=1, seconds=seconds, executor=executor
+        ).assignment
+    rounds = sampled_rounds(problem.scenario, integer_seed(seed, "recourse", 0), _ROUNDS)
+    effort = plan_effort(edges, runs=1)
+    with workers(executor) as pool_of_workers:
+        searches = [
+            pool_of_workers.submit(
+                local_search,
+                instance,
+                seed=integer_seed(seed, "candidate", number),
+                effort=effort,
+                seconds=seconds,
+            )
+            for number in range(_SEARCHES)
+        ]
+        found_all = [search.result() for search in searches]
+    found_all.sort(key=lambda found: (found.violation, found.value))
+    best = found_all[:_CANDIDATES]
+    candidates = [found for found in best if found.violation == best[0].violation]
+    costs = []
+    for found in candidates:
+        made = make_plan(problem.risk, found.assignment, method="pool", seed=seed, plan_ms=0.0)
+        plan = replace(made, library=library)
+        costs.append(np.mean([_after_repair(plan, r, index) for index, r in enumerate(rounds)]))
+    return candidates[int(np.argmin(costs))].assignment
 
 
 def _after_repair(plan: Plan, round_: Round, index: int) -> float:
     """What a round costs under `plan`, more if it stays infeasible."""
-    edge_of = pool(plan, round_, index, "strict")
-    cost = p0(round_).objective(edge_of)
-    return _INFEASIBLE * cost if p0(round_).violations(edge_of) else cost
+    found = pick_round(plan, round_, index, "strict")
+    cost = p0(round_).objective(found.assignment)
+    return cost if found.violation == 0 else _INFEASIBLE * cost

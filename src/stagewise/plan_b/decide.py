@@ -10,6 +10,7 @@ from stagewise.plan_b.ccu import cluster_based_update
 from stagewise.plan_b.pool import library_of, load_pool, pool
 from stagewise.plan_b.remedies import Remedy, apply_remedy
 from stagewise.plan_b.repair import repair
+from stagewise.plan_b.service import ServiceRecord
 from stagewise.plans import Plan
 from stagewise.problem.statement import Mode
 from stagewise.warm_up import warm_up
@@ -37,6 +38,19 @@ def prepare(method: str, plan: Plan) -> None:
         import_module("sklearn.cluster")
 
 
+def decide_assignment(
+    plan: Plan, round_: Round, index: int, method: str, mode: Mode, service: ServiceRecord | None
+) -> IntArray:
+    """The edge of each client in the round by `method`, which is known and prepared."""
+    if service is None or service.weight == 0:
+        return PLAN_B_METHODS[method](plan, round_, index, mode)
+    if method != "pool":
+        raise StagewiseError(
+            f"diversity = {service.weight:g}: needs method 'pool', not {shown(method)}"
+        )
+    return pool(plan, round_, index, mode, service.surcharge())
+
+
 def decide(
     plan: Plan,
     online: Round | BoolArray | Iterable[str],
@@ -45,11 +59,13 @@ def decide(
     method: str | None = None,
     mode: Mode = "strict",
     remedy: Remedy | None = None,
+    service: ServiceRecord | None = None,
 ) -> Decision:
     """The decision of round `index` in which the given clients are online.
 
     `strict` keeps (12d): every online long-term client trains at its edge. `flexible` may leave a
-    surplus one out. `remedy` says what to do where the round cannot be made feasible.
+    surplus one out. `remedy` says what to do where the round cannot be made feasible. `service` tells
+    who has served in the rounds before, and is brought up to date.
     """
     method = _FOLLOWS.get(plan.method, "repair") if method is None else method
     if method not in PLAN_B_METHODS:
@@ -61,8 +77,10 @@ def decide(
     prepare(method, plan)
     round_ = round_of(plan.scenario, online)
     began = time.perf_counter()
-    edge_of = PLAN_B_METHODS[method](plan, round_, index, mode)
+    edge_of = decide_assignment(plan, round_, index, method, mode, service)
     if remedy is not None:
         edge_of = apply_remedy(remedy, plan, round_, index, mode, edge_of)
     decision_ms = 1000 * (time.perf_counter() - began)
+    if service is not None:
+        service.remember(edge_of)
     return make_decision(round_, edge_of, index=index, method=method, decision_ms=decision_ms)

@@ -4,33 +4,76 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from stagewise.plan_b.repair import repair
+from stagewise.exact.solver import solve_exactly
 from stagewise.plans import Plan
-from stagewise.pool.library import Library, build_library, even_prices
+from stagewise.pool.learning import build_library
+from stagewise.pool.library import Library
 from stagewise.pool.pick import pick_from_library, pick_on_the_spot
-from stagewise.problem.statement import Mode, p0, p2
-from stagewise.search.instance import build_instance
+from stagewise.pool.surcharge import surcharged
+from stagewise.problem.statement import Mode, Problem, p0, p2
+from stagewise.randomness import integer_seed
+from stagewise.search.decomposed import LARGEST_WHOLE
+from stagewise.search.instance import Instance, build_instance
+from stagewise.search.local_search import Effort, Found, local_search
+from stagewise.search.state import new_state, start_from
 from stagewise.warm_up import smallest_scenario
-from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import IntArray, Scenario
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
+
+_HARDER = Effort(runs=2, moves_per_edge=8_000)
+_PROVABLE_EDGES = 12
+_PROOF_SECONDS = 2.0
 
 
-def pool(plan: Plan, round_: Round, index: int, mode: Mode) -> IntArray:
-    """The round's assignment; where the clusters at hand admit no choice, by `repair`.
+def pool(
+    plan: Plan, round_: Round, index: int, mode: Mode, surcharge: FloatArray | None = None
+) -> IntArray:
+    """The round's assignment from the plan's library; infeasible only after a try at a proof.
 
-    `flexible` picks from the library. In `strict` mode an edge's clusters must hold its online
-    long-term clients: they are generated for the round, from these clients on.
+    `surcharge` is what each client costs more, in units of what one client costs. In `strict` mode an
+    edge's clusters must hold its online long-term clients: they are generated for the round, around
+    these.
     """
+    found = pick_round(plan, round_, index, mode, surcharge)
+    if found.violation > 0 and len(plan.scenario.edges) <= _PROVABLE_EDGES:
+        found = _with_proof(p2(round_, plan.edge_of, mode), found)
+    return found.assignment
+
+
+def pick_round(
+    plan: Plan, round_: Round, index: int, mode: Mode, surcharge: FloatArray | None = None
+) -> Found:
+    """The round's assignment from the plan's library."""
     problem = p2(round_, plan.edge_of, mode)
+    library = library_of(plan)
     instance = build_instance(problem)
-    if mode == "flexible":
-        found = pick_from_library(instance, library_of(plan), round_)
+    if surcharge is not None:
+        surcharge = instance.price_scale * surcharge
+        instance = surcharged(instance, surcharge)
+    if problem.pinned is None:
+        found = pick_from_library(instance, library, round_, surcharge)
     else:
-        found = pick_on_the_spot(instance, even_prices(plan.scenario))
-        if found is not None and problem.pinned is not None:
-            found = np.where(problem.pinned != UNASSIGNED, problem.pinned, found)
-    return repair(plan, round_, index, mode) if found is None else found
+        found = pick_on_the_spot(instance, library.prices, problem.pinned)
+    if found.violation > 0:
+        harder = _search_harder(instance, found, integer_seed(plan.seed, "pool", index))
+        found = harder if harder.better_than(found) else found
+    return found
+
+
+def _search_harder(instance: Instance, found: Found, seed: int) -> Found:
+    """Local search from `found`; in a large system only at the edges that are in violation."""
+    focus = None
+    if len(instance.capacity) > LARGEST_WHOLE:
+        state = new_state(instance)
+        start_from(instance, state, found.assignment)
+        focus = np.flatnonzero(state.violation > 0)
+    return local_search(instance, found.assignment, seed=seed, effort=_HARDER, focus=focus)
+
+
+def _with_proof(problem: Problem, found: Found) -> Found:
+    """What `exact` finds in a short time: an infeasible answer must not be for want of searching."""
+    proven = solve_exactly(problem, seconds=_PROOF_SECONDS)
+    return Found(proven.assignment, 0.0, proven.value) if np.isfinite(proven.value) else found
 
 
 @cache
@@ -38,7 +81,7 @@ def load_pool() -> None:
     """Load or compile what picking needs, on the smallest scenario there is."""
     scenario = smallest_scenario()
     round_ = Round(scenario, np.ones(len(scenario.clients), dtype=np.bool_))
-    pick_from_library(build_instance(p0(round_)), build_library(scenario, 10), round_)
+    pick_from_library(build_instance(p0(round_)), build_library(scenario), round_)
 
 
 def library_of(plan: Plan) -> Library:

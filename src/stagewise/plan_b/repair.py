@@ -5,6 +5,7 @@ import numpy as np
 from stagewise.plans import Plan
 from stagewise.problem.statement import Mode, p2
 from stagewise.randomness import integer_seed
+from stagewise.search.decomposed import LARGEST_WHOLE, search_by_neighbourhoods
 from stagewise.search.instance import MUST_SERVE, build_instance
 from stagewise.search.local_search import Effort, local_search
 from stagewise.search.state import new_state, start_from
@@ -14,6 +15,19 @@ from stagewise.world.scenario import IntArray
 
 _STRICT = Effort(runs=1, moves_per_edge=4_000)
 _FLEXIBLE = Effort(runs=2, moves_per_edge=8_000)
+
+# Where neighbourhoods are searched: colder, for the plan is a good start and there is no time to find
+# the way back to it.
+_LARGE = Effort(
+    runs=1,
+    moves_per_edge=5_000,
+    start_temperature=0.06,
+    end_temperature=0.01,
+    penalty=20.0,
+    hardening=30.0,
+    mending_runs=0,
+)
+_MENDING = Effort(runs=2, moves_per_edge=20_000, mending_runs=0)
 
 
 def repair(plan: Plan, round_: Round, index: int, mode: Mode) -> IntArray:
@@ -32,8 +46,13 @@ def repair(plan: Plan, round_: Round, index: int, mode: Mode) -> IntArray:
     if len(focus) == 0:
         return present
     seed = integer_seed(plan.seed, "repair", index)
-    effort = _STRICT if mode == "strict" else _FLEXIBLE
-    found = local_search(instance, present, seed=seed, effort=effort, focus=focus, state=state)
+    if len(plan.scenario.edges) > LARGEST_WHOLE:
+        found = search_by_neighbourhoods(
+            instance, present, seed=seed, passes=[_LARGE], mending=_MENDING, focus=focus
+        )
+    else:
+        effort = _STRICT if mode == "strict" else _FLEXIBLE
+        found = local_search(instance, present, seed=seed, effort=effort, focus=focus, state=state)
     return found.assignment
 
 
@@ -42,4 +61,8 @@ def repair_by_lending(plan: Plan, round_: Round, index: int) -> IntArray:
     instance = build_instance(p2(round_, plan.edge_of), pinned=MUST_SERVE)
     present = np.where(round_.online, plan.edge_of, UNASSIGNED)
     seed = integer_seed(plan.seed, "lend", index)
+    if len(plan.scenario.edges) > LARGEST_WHOLE:
+        return search_by_neighbourhoods(
+            instance, present, seed=seed, passes=[_LARGE], mending=_MENDING
+        ).assignment
     return local_search(instance, present, seed=seed, effort=_FLEXIBLE).assignment

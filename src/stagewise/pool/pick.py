@@ -1,7 +1,9 @@
 """The pick: the cheapest disjoint choice of clusters in a round.
 
-Clients that several edges want get a price (a Lagrangian multiplier, by a few subgradient steps). The
-prices give a bound; clusters above it are dropped and the few left are searched completely.
+Clients that several edges want get a price (a Lagrangian multiplier, by a few subgradient steps). With
+few edges the prices give a bound; clusters above it are dropped and the few left are searched
+completely. With many, each edge chooses again in turn. Edges that are left without a cluster get new
+ones on the spot, and the incremental kernel polishes the result.
 """
 
 from dataclasses import dataclass
@@ -9,55 +11,69 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagewise.compiled import compiled
-from stagewise.exact.clusters import build_market
-from stagewise.exact.columns import NOBODY, Columns, enumerate_columns, join, select
+from stagewise.exact.columns import NOBODY, Columns, join, select
 from stagewise.exact.packing import pack
-from stagewise.pool.library import Library, Prices
-from stagewise.pool.pricing import price_clients
-from stagewise.search.instance import Instance
+from stagewise.pool.clusters import cheap_clusters
+from stagewise.pool.generation import new_bench
+from stagewise.pool.library import Library
+from stagewise.pool.prices import Prices
+from stagewise.pool.pricing import NONE, improve_choice, price_clients
+from stagewise.pool.stand_ins import serve_the_rest
+from stagewise.search.instance import Instance, unassigned
+from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
 
-STEPS = (8, 24)
+_STEPS = 8
+_CLOSER_STEPS = 24
+_GENERATIONS = 4
+LARGEST_SEARCHED = 12
+"""Edges of a system whose choices are searched completely."""
 _SEARCH_STEPS = 200_000
-_GENERATED = 1_000  # clusters made on the spot for an edge that has none
-_NODES = 400_000
+_PASSES = 5
+_FEW = 4  # an edge with fewer clusters online gets new ones
+_ON_THE_SPOT = 100
+_ON_THE_SPOT_OF_MANY = 40
+_POLISH = Effort(runs=1, moves_per_edge=300, start_temperature=0.02, end_temperature=0.005)
 
 
-def pick_from_library(instance: Instance, library: Library, round_: Round) -> IntArray | None:
-    """The edge of each client by the clusters of `library` that are fully online.
+def pick_from_library(
+    instance: Instance, library: Library, round_: Round, surcharge: FloatArray | None = None
+) -> Found:
+    """The best assignment from the clusters of `library` that are fully online.
 
-    An edge that has none left gets new ones on the spot. None where some edge can have no cluster,
-    or the clusters at hand admit no disjoint choice.
+    `surcharge` is what each client costs on top of its energy, as in `instance`.
     """
-    columns, counts = _online_columns(library, round_)
-    for edge in np.flatnonzero(counts == 0).tolist():
-        columns = join([columns, generate(instance, edge, library.prices)])
-    return _pick(instance, columns, library.prices)
+    columns, counts = online_columns(library, round_, surcharge)
+    lacking = np.flatnonzero(counts < _FEW).tolist()
+    if lacking:
+        columns = join([columns, _generate(instance, lacking, library.prices)])
+    return _pick(instance, columns, library.prices, unassigned(len(instance.lock)))
 
 
-def pick_on_the_spot(instance: Instance, prices: Prices) -> IntArray | None:
-    """The same with clusters generated for this round alone: for rounds with pinned clients."""
-    edges = range(len(instance.capacity))
-    return _pick(instance, join([generate(instance, edge, prices) for edge in edges]), prices)
+def pick_on_the_spot(instance: Instance, prices: Prices, pinned: IntArray) -> Found:
+    """The same with clusters generated for this round alone, around the clients in `pinned`."""
+    edges = list(range(len(instance.capacity)))
+    return _pick(instance, _generate(instance, edges, prices), prices, pinned.copy())
 
 
-def generate(instance: Instance, edge: int, prices: Prices) -> Columns:
-    """Cheap clusters of one edge, as far as a short search finds them."""
-    market = build_market(instance, edge, prices.client, float(prices.delay[edge]))
-    best = enumerate_columns(instance, market, np.inf, most=1, nodes=_NODES, best_only=True)
-    if len(best.columns) == 0:
-        return best.columns
-    nothing = np.zeros(len(instance.capacity))
-    least = float(best.columns.reduced_costs(instance, nothing, prices.client, prices.delay)[0])
-    more = enumerate_columns(instance, market, 1.3 * least, most=_GENERATED, nodes=_NODES)
-    return join([best.columns, more.columns])
+def _generate(instance: Instance, edges: list[int], prices: Prices) -> Columns:
+    many = len(instance.capacity) > LARGEST_SEARCHED
+    bench = new_bench(instance, _ON_THE_SPOT_OF_MANY if many else _ON_THE_SPOT)
+    return join([cheap_clusters(instance, edge, prices, bench) for edge in edges])
 
 
-def _online_columns(library: Library, round_: Round) -> tuple[Columns, IntArray]:
+def online_columns(
+    library: Library, round_: Round, surcharge: FloatArray | None = None
+) -> tuple[Columns, IntArray]:
     """The clusters of the library that are fully online, at this round's costs, and their numbers."""
     scenario = round_.scenario
     repeat = float(scenario.edge_rounds)
+    link_energy, uplink_energy = repeat * round_.costs.energy_j, scenario.edges.uplink_energy_j
+    if surcharge is not None:
+        weight = scenario.weights.energy
+        link_energy = weight * link_energy + surcharge[scenario.links.client]
+        uplink_energy = weight * uplink_energy
     rows = np.empty(len(library), dtype=np.int64)
     energy = np.empty(len(library))
     delay = np.empty(len(library))
@@ -67,9 +83,9 @@ def _online_columns(library: Library, round_: Round) -> tuple[Columns, IntArray]
         library.clients,
         library.links,
         round_.online,
-        repeat * round_.costs.energy_j,
+        link_energy,
         repeat * round_.costs.delay_s,
-        scenario.edges.uplink_energy_j,
+        uplink_energy,
         scenario.edges.uplink_delay_s,
         rows,
         energy,
@@ -80,38 +96,84 @@ def _online_columns(library: Library, round_: Round) -> tuple[Columns, IntArray]
     return Columns(edge, library.clients[rows[:kept]], energy[:kept], delay[:kept]), counts
 
 
-def _pick(instance: Instance, columns: Columns, prices: Prices) -> IntArray | None:
+def _pick(instance: Instance, columns: Columns, prices: Prices, edge_of: IntArray) -> Found:
+    """The best choice among `columns`, entered into `edge_of`, which holds the pinned clients."""
     edges = len(instance.capacity)
-    if (np.bincount(columns.edge, minlength=edges) == 0).any():
-        return None
-    if (np.diff(columns.edge) < 0).any():
-        columns = select(columns, np.argsort(columns.edge, kind="stable"))
-    incumbent: Columns | None = None
-    limit = np.inf
-    # A few steps over all clusters show which matter; the many steps then go over these alone.
-    for steps in STEPS:
-        priced = _price(instance, columns, prices, steps, limit)
-        if priced.choice is not None:
-            incumbent, limit = select(columns, priced.choice), priced.limit
-        near = np.flatnonzero(priced.reduced <= limit - priced.base)
-        columns, prices = select(columns, near), priced.prices
+    columns = _in_order(columns)
+    choose = _search if edges <= LARGEST_SEARCHED else _choose_in_turn
+    chosen = choose(instance, columns, prices)
+    row, place = np.nonzero(chosen.members != NOBODY)
+    edge_of[chosen.members[row, place]] = chosen.edge[row]
+    unserved = np.setdiff1d(np.arange(edges), chosen.edge)
+    if len(unserved):
+        serve_the_rest(instance, edge_of, unserved.tolist(), prices.delay)
+    return local_search(instance, edge_of, effort=_POLISH)
+
+
+def _in_order(columns: Columns) -> Columns:
+    """The same columns, edge by edge."""
+    if (np.diff(columns.edge) >= 0).all():
+        return columns
+    return select(columns, np.argsort(columns.edge, kind="stable"))
+
+
+def _search(instance: Instance, columns: Columns, prices: Prices) -> Columns:
+    """The best choice by pricing and a complete search; at the worst, edges go without.
+
+    Where the columns at hand admit no choice, the prices say which clients are short, and columns
+    that spare these are generated.
+    """
+    for generation in range(_GENERATIONS):
+        for steps in (_STEPS, _CLOSER_STEPS):
+            priced = price(instance, columns, prices, steps, np.inf)
+            if priced.choice is not None:
+                return _finish(instance, columns, priced)
+            prices = priced.prices
+        if generation < _GENERATIONS - 1:
+            edges = list(range(len(instance.capacity)))
+            columns = _in_order(join([columns, _generate(instance, edges, prices)]))
+    return _choose_in_turn(instance, columns, prices)
+
+
+def _finish(instance: Instance, columns: Columns, priced: "Priced") -> Columns:
+    """Drop what the bound excludes, price the rest more closely, and search what is then left."""
+    edges = len(instance.capacity)
+    assert priced.choice is not None
+    incumbent = select(columns, priced.choice)
+    for steps in (_CLOSER_STEPS, 0):
+        near = np.flatnonzero(priced.reduced <= priced.limit - priced.base)
+        columns, reduced = select(columns, near), priced.reduced[near]
         if (np.bincount(columns.edge, minlength=edges) == 0).any():
-            break  # nothing is better than the choice at hand
-    else:
-        reduced = priced.reduced[near]
-        packing = pack(instance, columns, reduced, priced.base, limit, None, steps=_SEARCH_STEPS)
-        if packing.rows is not None:
-            incumbent = select(columns, packing.rows)
-    if incumbent is None:
-        return None
-    edge_of = np.full(len(instance.lock), NOBODY, dtype=np.int64)
-    for edge, members in zip(incumbent.edge, incumbent.members, strict=True):
-        edge_of[members[members != NOBODY]] = edge
-    return edge_of
+            return incumbent  # nothing is better than the choice at hand
+        if steps == 0:
+            break
+        priced = price(instance, columns, priced.prices, steps, priced.limit)
+        if priced.choice is not None:
+            incumbent = select(columns, priced.choice)
+    packing = pack(instance, columns, reduced, priced.base, priced.limit, None, steps=_SEARCH_STEPS)
+    return incumbent if packing.rows is None else select(columns, packing.rows)
+
+
+def _choose_in_turn(instance: Instance, columns: Columns, prices: Prices) -> Columns:
+    """A good choice by pricing and second thoughts; edges may go without."""
+    choice = price(instance, columns, prices, _STEPS + _CLOSER_STEPS, np.inf, everyone=False).choice
+    assert choice is not None
+    improve_choice(
+        _starts(instance, columns),
+        columns.members,
+        instance.energy_weight * columns.energy,
+        columns.delay,
+        instance.delay_weight,
+        _unserved_cost(instance, columns),
+        choice,
+        np.zeros(len(instance.lock)),
+        _PASSES,
+    )
+    return select(columns, choice[choice != NONE])
 
 
 @dataclass(frozen=True, eq=False)
-class _Priced:
+class Priced:
     """Clusters after some pricing steps: `base` plus the reduced costs of a choice is a bound."""
 
     prices: Prices
@@ -122,39 +184,65 @@ class _Priced:
     """The rows of the best disjoint choice met, where it beats the limit given."""
 
 
-def _price(
-    instance: Instance, columns: Columns, prices: Prices, steps: int, limit: float
-) -> _Priced:
+def price(
+    instance: Instance,
+    columns: Columns,
+    prices: Prices,
+    steps: int,
+    limit: float,
+    *,
+    everyone: bool = True,
+) -> Priced:
+    """Price the clients by subgradient steps over `columns`, which stand in order of edges.
+
+    `everyone` says that a choice must serve every edge; otherwise an edge may go without, row -1.
+    """
     edges, clients = len(instance.capacity), len(instance.lock)
-    starts = np.searchsorted(columns.edge, np.arange(edges + 1))
+    starts = _starts(instance, columns)
     reduced = np.empty(len(columns))
-    choice = np.full(edges, -1, dtype=np.int64)
+    choice = np.full(edges, NONE, dtype=np.int64)
     client_price, delay_price = prices.client.copy(), prices.delay.copy()
-    limit = price_clients(
+    unserved = _unserved_cost(instance, columns)
+    reached = price_clients(
         starts,
         columns.members,
         instance.energy_weight * columns.energy,
         columns.delay,
         instance.delay_weight,
+        unserved,
         client_price,
         delay_price,
         steps,
         limit,
         reduced,
         choice,
-        np.zeros((2, clients), dtype=np.int64),
-        np.zeros((2, edges), dtype=np.int64),
-        np.zeros(clients),
+        np.zeros(clients, dtype=np.int64),
+        np.zeros(edges, dtype=np.int64),
+        np.zeros((2, clients)),
         np.zeros(edges),
     )
-    least = np.minimum.reduceat(reduced, starts[:-1])
-    return _Priced(
+    incomplete = everyone and bool((choice == NONE).any())
+    nobody = np.diff(starts) == 0
+    padded = np.append(reduced, unserved)
+    least = np.minimum.reduceat(padded, starts[:-1])
+    least[nobody] = unserved
+    return Priced(
         prices=Prices(client_price, delay_price),
         reduced=reduced - least[columns.edge],
         base=float(least.sum() - client_price.sum()),
-        limit=float(limit),
-        choice=None if choice[0] < 0 else choice,
+        limit=limit if incomplete else float(reached),
+        choice=None if incomplete else choice,
     )
+
+
+def _starts(instance: Instance, columns: Columns) -> IntArray:
+    return np.searchsorted(columns.edge, np.arange(len(instance.capacity) + 1))
+
+
+def _unserved_cost(instance: Instance, columns: Columns) -> float:
+    """More than any edge can save by going without."""
+    dearest = instance.energy_weight * columns.energy + instance.delay_weight * columns.delay
+    return 10.0 * (float(dearest.max(initial=0.0)) + instance.price_scale)
 
 
 @compiled

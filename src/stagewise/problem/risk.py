@@ -1,12 +1,14 @@
 """Risk: how likely an edge's long-term clients are to leave it short or unbalanced (11a, 11b)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.problem.risk_kernels import EXACT_MEMBERS, RISK_ITSELF, edge_risk, risk_scratch
 from stagewise.randomness import generator
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
@@ -26,9 +28,8 @@ class RiskMeasure:
 
     name: RiskName
     scenario: Scenario
-    samples: npt.NDArray[np.uint64]
-    """Shape (clients, words): bit r is set where the client is online in sampled round r."""
     sample_count: int
+    seed: int
 
     @property
     def measure(self) -> int:
@@ -44,10 +45,23 @@ class RiskMeasure:
         limits = self.scenario.limits
         return limits.data_min + limits.data_margin
 
+    @cached_property
+    def samples(self) -> npt.NDArray[np.uint64]:
+        """Shape (clients, words): bit r is set where the client is online in sampled round r."""
+        probability = self.scenario.clients.online_probability
+        return _sampled_rounds(probability, self.seed, self.sample_count)
+
+    def samples_for(self, members: int) -> npt.NDArray[np.uint64]:
+        """`samples`, or none where edges of at most that many members are never sampled.
+
+        With a million clients drawing the rounds takes long, and is seldom needed.
+        """
+        if self.name == "markov" or (self.name == "exact" and members <= EXACT_MEMBERS):
+            return np.zeros((0, 1), dtype=np.uint64)
+        return self.samples
+
     def of(self, members: IntArray) -> tuple[float, float]:
         """(KLD risk, data risk) of an edge whose long-term clients are `members`."""
-        from stagewise.problem.risk_kernels import edge_risk, risk_scratch
-
         target = self.scenario.target
         kld_risk, data_risk = edge_risk(
             self.measure,
@@ -57,10 +71,11 @@ class RiskMeasure:
             target,
             np.log(target),
             self.scenario.clients.online_probability,
-            self.samples,
+            self.samples_for(len(members)),
             self.sample_count,
             self.kld_limit,
             self.data_limit,
+            RISK_ITSELF,
             risk_scratch(len(target), len(members)),
         )
         return float(kld_risk), float(data_risk)
@@ -74,13 +89,7 @@ def risk_measure(
         raise StagewiseError(
             f"risk = {shown(name)}: must be one of {', '.join(get_args(RiskName))}"
         )
-    clients = 0 if name == "markov" else len(scenario.clients)
-    return RiskMeasure(
-        name=name,
-        scenario=scenario,
-        samples=_sampled_rounds(scenario.clients.online_probability[:clients], seed, samples),
-        sample_count=samples,
-    )
+    return RiskMeasure(name=name, scenario=scenario, sample_count=samples, seed=seed)
 
 
 def _sampled_rounds(probability: FloatArray, seed: int, samples: int) -> npt.NDArray[np.uint64]:

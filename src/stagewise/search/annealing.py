@@ -12,7 +12,7 @@ from stagewise.search.state import (
     find_link,
     refresh_totals,
     room_of,
-    violation_after,
+    violation_up_to,
 )
 from stagewise.search.value import value, value_after
 
@@ -56,25 +56,37 @@ def propose(instance, state, focus, bits):
 
 @compiled
 def anneal(
-    instance, state, focus, moves, start_temperature, end_temperature, penalty, bits, best, journal
+    instance,
+    state,
+    focus,
+    moves,
+    start_temperature,
+    end_temperature,
+    penalty,
+    hardening,
+    bits,
+    best,
+    journal,
 ):
     """Try `moves` random moves from `state`; `best` receives the best assignment met.
 
     A worse value is accepted with the usual probability at a temperature that falls geometrically;
-    each unit of violation costs `penalty`. Less violation always comes before less value. `journal`
-    is room for the clients that changed since the best was noted. Returns (violation, value) of the
-    best, and how many moves were accepted.
+    each unit of violation costs `penalty`, and at the end `hardening` times as much. Less violation
+    always comes before less value. `journal` is room for the clients that changed since the best was
+    noted. Returns (violation, value) of the best, and how many moves were accepted.
     """
     here = value(instance, state)
-    best_violation = state.totals[VIOLATION]
+    best_violation = state.totals[VIOLATION] if state.totals[VIOLATION] >= _FEASIBLE else 0.0
     best_value = here
     copy_into(best, state.edge_of)
     changed = 0
     temperature = start_temperature
     cooling = (end_temperature / start_temperature) ** (1.0 / max(1, moves))
+    harder = hardening ** (1.0 / max(1, moves))
     accepted = 0
     for _ in range(moves):
         temperature *= cooling
+        penalty *= harder
         j, leaving, link, k, leaving_k, link_k = propose(instance, state, focus, bits)
         if j == NOBODY:
             continue
@@ -84,11 +96,14 @@ def anneal(
         # Violation can fall by what these edges have at the most: often the cost alone decides.
         if there - here - penalty * violation > allowance:
             continue
-        change = violation_after(instance, state, j, leaving, link) - violation
-        if k != NOBODY:
-            change += violation_after(instance, state, k, leaving_k, link_k)
-        if there - here + penalty * change > allowance:
+        most = violation + (allowance - (there - here)) / penalty
+        violation = violation_up_to(instance, state, j, leaving, link, most)
+        if violation > most:
             continue
+        if k != NOBODY:
+            most -= violation
+            if violation_up_to(instance, state, k, leaving_k, link_k, most) > most:
+                continue
         apply_move(instance, state, j, leaving, link, k, leaving_k, link_k)
         accepted += 1
         changed = _note(journal, changed, leaving)

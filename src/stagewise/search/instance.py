@@ -19,6 +19,16 @@ FREE, AT_ITS_EDGE, MUST_SERVE = 0, 1, 2
 NO_RISK = 0
 
 
+class Outside(NamedTuple):
+    """What serves beyond the instance, where it is a part of a larger one: it counts in the value."""
+
+    delay: float = 0.0
+    log_probability: float = 0.0
+    serving: float = 0.0
+    never: float = 0.0
+    """How many of those that serve are never online."""
+
+
 class Instance(NamedTuple):
     """What never changes during a search. Per-round costs already include the edge rounds L."""
 
@@ -61,6 +71,7 @@ class Instance(NamedTuple):
     keep_kld: bool
     empty_violation: float
     """The violation of an edge without clients: more than any edge with clients can have."""
+    outside: Outside
 
 
 def build_instance(
@@ -107,6 +118,7 @@ def build_instance(
     order = np.lexsort((price, link_edge))
     candidate_start = np.zeros(len(edges) + 1, dtype=np.int64)
     np.cumsum(np.bincount(link_edge, minlength=len(edges)), out=candidate_start[1:])
+    most = int(np.minimum(edges.capacity, np.diff(candidate_start)).max(initial=0))
     probability = clients.online_probability
     largest_cost = weights.delay * (delay.max(initial=0) + edges.uplink_delay_s.max()) + (
         weights.energy * (float(edges.uplink_energy_j.sum()) + float(energy.sum()))
@@ -130,7 +142,7 @@ def build_instance(
         uplink_energy=edges.uplink_energy_j,
         lock=lock,
         zobrist=generator(0, "zobrist").integers(2**64, size=len(clients), dtype=np.uint64),
-        samples=np.zeros((0, 1), dtype=np.uint64) if risk is None else risk.samples,
+        samples=np.zeros((0, 1), dtype=np.uint64) if risk is None else risk.samples_for(most),
         sample_count=1 if risk is None else risk.sample_count,
         objective=objective,
         price_scale=float(np.median(price)) if len(price) else 1.0,
@@ -145,6 +157,7 @@ def build_instance(
         data_risk_limit=float(limits.data_risk),
         keep_kld=keep_kld,
         empty_violation=2.0 + float(-log_target.min()),
+        outside=Outside(),
     )
 
 

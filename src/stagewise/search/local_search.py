@@ -22,6 +22,8 @@ class Effort:
     start_temperature: float = 1.0
     end_temperature: float = 0.03
     penalty: float = 50.0
+    hardening: float = 1.0
+    """How many times the penalty a violation costs at the end of a run."""
     mending_runs: int = 2
     """Further runs, at the edges alone that the runs before have left in violation."""
     mending_moves_per_edge: int = 20_000
@@ -105,6 +107,7 @@ def _run(
         effort.start_temperature * scale,
         effort.end_temperature * scale,
         effort.penalty * scale,
+        effort.hardening,
         bits_from(seed),
         result,
         np.empty(len(instance.lock), dtype=np.int64),

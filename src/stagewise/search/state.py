@@ -12,11 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stagewise.compiled import compiled
-from stagewise.problem.risk_kernels import KLD_TOLERANCE, edge_risk, risk_scratch
-from stagewise.search.instance import (
-    NO_RISK,
-    Instance,
-)
+from stagewise.problem.risk_kernels import KLD_TOLERANCE, edge_risk, risk_scratch, risk_violation
+from stagewise.search.instance import NO_RISK, Instance
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.scenario import IntArray
 
@@ -53,7 +50,7 @@ class State(NamedTuple):
     slowest: Any
     """The three slowest edges, slowest first, or -1."""
     cache_key: Any
-    cache_risk: Any
+    cache_violation: Any
     scratch: Any
     """Room for the members of one edge."""
     risk_scratch: Any
@@ -85,7 +82,7 @@ def new_state(instance: Instance) -> State:
         totals=np.zeros(6),
         slowest=np.full(_SLOWEST, NOBODY, dtype=np.int64),
         cache_key=np.zeros(cached, dtype=np.uint64),
-        cache_risk=np.zeros((cached, 2)),
+        cache_violation=np.zeros(cached),
         scratch=np.zeros(int(room.max(initial=0)) + 1, dtype=np.int64),
         risk_scratch=risk_scratch(len(instance.target), int(room.max(initial=0)) + 1),
     )
@@ -97,6 +94,7 @@ def start_from(instance: Instance, state: State, assignment: IntArray) -> None:
     """Set `state` to `assignment`; a client whose link or place is not there is left out."""
     clear(instance, state)
     _place_all(instance, state, assignment)
+    refresh_totals(state)
 
 
 @compiled
@@ -243,6 +241,12 @@ def limit_violation(instance, data, kld):
 @compiled
 def violation_after(instance, state, j, leaving, link):
     """The violation of edge j after a change: of its limits, or of its risk limits in P1."""
+    return violation_up_to(instance, state, j, leaving, link, np.inf)
+
+
+@compiled
+def violation_up_to(instance, state, j, leaving, link, enough):
+    """`violation_after`, or where that is more than `enough` some number between the two."""
     count = state.count[j]
     if leaving != NOBODY:
         count -= 1
@@ -253,24 +257,13 @@ def violation_after(instance, state, j, leaving, link):
     if instance.risk == NO_RISK:
         data, kld = kld_after(instance, state, j, leaving, link)
         return limit_violation(instance, data, kld)
-    kld_risk, data_risk = risk_after(instance, state, j, leaving, link)
-    return risk_violation(instance, kld_risk, data_risk)
+    return _risk_violation_up_to(instance, state, j, leaving, link, enough)
 
 
 @compiled
-def risk_violation(instance, kld_risk, data_risk):
-    """By how much the risks miss (11a) and (11b)."""
-    missing = 0.0
-    if kld_risk > instance.kld_risk_limit + KLD_TOLERANCE:
-        missing += kld_risk - instance.kld_risk_limit
-    if data_risk > instance.data_risk_limit + KLD_TOLERANCE:
-        missing += data_risk - instance.data_risk_limit
-    return missing
-
-
-@compiled
-def risk_after(instance, state, j, leaving, link):
-    """(KLD risk, data risk) of edge j after a change; risks of sets seen lately are remembered."""
+def _risk_violation_up_to(instance, state, j, leaving, link, enough):
+    """What sets seen lately violate is remembered, a lower bound of it with a minus sign."""
+    enough = max(enough, 0.0)
     entering = NOBODY if link == NOBODY else instance.link_client[link]
     key = state.key[j]
     if leaving != NOBODY:
@@ -278,34 +271,42 @@ def risk_after(instance, state, j, leaving, link):
     if entering != NOBODY:
         key ^= instance.zobrist[entering]
     place = np.int64(key & np.uint64(state.cache_key.shape[0] - 1))
-    if state.cache_key[place] != key:
-        n = 0
-        start = state.member_start[j]
-        for s in range(start, start + state.count[j]):
-            if state.members[s] != leaving:
-                state.scratch[n] = state.members[s]
-                n += 1
-        if entering != NOBODY:
-            state.scratch[n] = entering
+    if state.cache_key[place] == key:
+        known = state.cache_violation[place]
+        if known >= 0.0:
+            return known
+        if -known > enough:
+            return -known
+    n = 0
+    start = state.member_start[j]
+    for s in range(start, start + state.count[j]):
+        if state.members[s] != leaving:
+            state.scratch[n] = state.members[s]
             n += 1
-        kld_risk, data_risk = edge_risk(
-            instance.risk,
-            state.scratch,
-            n,
-            instance.rows,
-            instance.target,
-            instance.log_target,
-            instance.probability,
-            instance.samples,
-            instance.sample_count,
-            instance.kld_limit,
-            instance.data_limit,
-            state.risk_scratch,
-        )
-        state.cache_key[place] = key
-        state.cache_risk[place, 0] = kld_risk
-        state.cache_risk[place, 1] = data_risk
-    return state.cache_risk[place, 0], state.cache_risk[place, 1]
+    if entering != NOBODY:
+        state.scratch[n] = entering
+        n += 1
+    kld_risk, data_risk = edge_risk(
+        instance.risk,
+        state.scratch,
+        n,
+        instance.rows,
+        instance.target,
+        instance.log_target,
+        instance.probability,
+        instance.samples,
+        instance.sample_count,
+        instance.kld_limit,
+        instance.data_limit,
+        (instance.kld_risk_limit, instance.data_risk_limit, enough),
+        state.risk_scratch,
+    )
+    violation = risk_violation(
+        kld_risk, data_risk, instance.kld_risk_limit, instance.data_risk_limit
+    )
+    state.cache_key[place] = key
+    state.cache_violation[place] = violation if violation <= enough else -violation
+    return violation
 
 
 @compiled
@@ -382,16 +383,35 @@ def _recompute_edge(instance, state, j):
 @compiled
 def _keep_slowest(state, j, before):
     """Find the three slowest edges again, where the change at edge j can have altered them."""
-    third = state.slowest[2]
-    floor = state.delay[third] if third != NOBODY else -1.0
-    if before < floor and state.delay[j] < floor and third != j:
+    slowest, delay = state.slowest, state.delay
+    last = slowest.shape[0] - 1
+    listed = False
+    for rank in range(last + 1):
+        listed |= slowest[rank] == j
+    if listed and delay[j] < before and (j == slowest[last] or delay[j] < delay[slowest[last]]):
+        # Another edge may be slower now.
+        for rank in range(last + 1):
+            slowest[rank] = NOBODY
+        for e in range(delay.shape[0]):
+            _enter_slowest(slowest, delay, e)
         return
-    for rank in range(state.slowest.shape[0]):
-        best = NOBODY
-        for e in range(state.delay.shape[0]):
-            taken = False
-            for above in range(rank):
-                taken |= state.slowest[above] == e
-            if not taken and (best == NOBODY or state.delay[e] > state.delay[best]):
-                best = e
-        state.slowest[rank] = best
+    if listed:
+        rank = 0
+        while slowest[rank] != j:
+            rank += 1
+        for above in range(rank, last):
+            slowest[above] = slowest[above + 1]
+        slowest[last] = NOBODY
+    _enter_slowest(slowest, delay, j)
+
+
+@compiled
+def _enter_slowest(slowest, delay, j):
+    """Put edge j where it belongs among the slowest, if it does."""
+    rank = slowest.shape[0]
+    while rank > 0 and (slowest[rank - 1] == NOBODY or delay[j] > delay[slowest[rank - 1]]):
+        rank -= 1
+        if rank + 1 < slowest.shape[0]:
+            slowest[rank + 1] = slowest[rank]
+    if rank < slowest.shape[0]:
+        slowest[rank] = j

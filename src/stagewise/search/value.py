@@ -28,14 +28,18 @@ def slowest_but(state, j, k):
 
 @compiled
 def objective(instance, delay, energy, log_probability, serving, kld, never):
-    """The value to be minimised, from a round's sums."""
+    """The value to be minimised, from a round's sums; energy spent outside the instance left out."""
+    outside = instance.outside
+    delay = max(delay, outside.delay)
     cost = instance.delay_weight * delay + instance.energy_weight * energy
     if instance.objective == COST:
         return cost
     if instance.objective == PLAN_COST:
-        if serving <= 0 or never > 0:
+        serving += outside.serving
+        if serving <= 0 or never + outside.never > 0:
             return cost
-        return cost - instance.continuity_weight * np.exp(log_probability / serving)
+        mean = (log_probability + outside.log_probability) / serving
+        return cost - instance.continuity_weight * np.exp(mean)
     if instance.objective == MEAN_KLD:
         return kld / instance.capacity.shape[0]
     return cost - instance.count_weight * serving  # MOST_CLIENTS: cost only breaks ties

@@ -16,6 +16,7 @@ from stagewise.policy import Policy, PolicyFactory, decide_with, policy_factory,
 from stagewise.simulator.config import Replanning
 from stagewise.simulator.planning import SavedPlan, ScheduledReplanner
 from stagewise.warm_up import warm_up
+from stagewise.world.checks import finite
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray, Scenario
@@ -46,6 +47,15 @@ def make_policy(policy: str | Policy | PolicyFactory, scenario: Scenario, seed: 
     raise StagewiseError(
         f"policy = {shown(policy)}: must be a name, a policy, or a function that makes one"
     )
+
+
+def with_diversity(policy: Policy, diversity: float) -> Policy:
+    """The policy with a weight on who has served; 0 leaves it as it is."""
+    if finite("diversity", diversity, 0) == 0:
+        return policy
+    if not isinstance(policy, StagewisePolicy) or policy.method != "pool":
+        raise StagewiseError(f"diversity = {diversity:g}: needs a policy that follows the pool")
+    return replace(policy, diversity=diversity)
 
 
 class Decider:

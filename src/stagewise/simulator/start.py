@@ -14,7 +14,7 @@ from stagewise.methods.stagewise import StagewisePolicy
 from stagewise.plan_b.remedies import Remedy
 from stagewise.policy import Policy, PolicyFactory
 from stagewise.simulator.config import Participation, Replanning, RunConfig, make_config
-from stagewise.simulator.decider import make_policy, policy_name
+from stagewise.simulator.decider import make_policy, policy_name, with_diversity
 from stagewise.simulator.default_scenario import default_scenario
 from stagewise.simulator.directory import CONFIG, ONLINE, SCENARIO, RunDirectory, check_unused
 from stagewise.simulator.loggers import check_loggers
@@ -66,6 +66,7 @@ def simulate(
     participation: Participation | Sequence[Round] = Participation(),  # noqa: B008 (it is frozen)
     replanning: Replanning = Replanning(),  # noqa: B008
     remedy: Remedy | None = None,
+    diversity: float = 0.0,
     evaluate_every: int = 1,
     stop_at_accuracy: float | None = None,
     workers: int = 1,
@@ -78,8 +79,9 @@ def simulate(
     `stagewise methods`, a policy, or a function that makes one. With `out` the run is written to a
     new folder, and `resume` goes on with it after an interruption; without, nothing is written.
     `model` and `learning_rate` follow the data set by default; `participation` may also be the
-    rounds themselves. Results depend on everything but `workers`, `show_progress` and `loggers`. A
-    script that uses several workers must be guarded by `if __name__ == "__main__"`.
+    rounds themselves; `diversity` makes clients dearer to the pool the more they have served. Results
+    depend on everything but `workers`, `show_progress` and `loggers`. A script that uses several
+    workers must be guarded by `if __name__ == "__main__"`.
     """
     need_torch()
     loggers = check_loggers(loggers)
@@ -124,7 +126,7 @@ def simulate(
     with _team(config, data, network, world, workers) as team:
         if show_progress:
             announce(f"preparing {config.policy}")  # plans may take a while
-        decides = make_policy(policy, world, seed)
+        decides = with_diversity(make_policy(policy, world, seed), diversity)
         check_policy(config, decides)
         if isinstance(decides, StagewisePolicy):
             config = msgspec.structs.replace(config, plan_b=_plan_b(decides))

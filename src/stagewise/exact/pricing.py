@@ -1,0 +1,226 @@
+"""Pricing: the cheapest cluster of every edge at given prices, and the bound that follows."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from stagewise.exact.clusters import build_market
+from stagewise.exact.columns import Columns, enumerate_columns, join
+from stagewise.exact.relaxation import relaxed_price
+from stagewise.exact.workshop import Workshop
+from stagewise.search.instance import Instance
+from stagewise.world.scenario import FloatArray
+
+_ROUNDING = 1e-10
+_MOST = 4_000_000  # clusters of all edges together that are enumerated for a proof
+_NODES = 8_000_000_000
+_SHORT = 400  # so many times fewer nodes of a search that is not the last resort
+_SHORT_NODES = 20_000_000  # of all edges together, for a bound at small cost
+_EDGE_NODES = (10_000, 200_000)
+_NEAR = 0.2  # of what an edge's cheapest cluster costs is near, where all are too many
+
+
+class Scope(NamedTuple):
+    """The part of the problem in which the round's delay lies between these two."""
+
+    least_delay: float = 0.0
+    delay_limit: float = np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """What a client, and a second of an edge's delay, cost; seconds together at most their weight."""
+
+    client: FloatArray
+    delay: FloatArray
+
+    def mixed(self, other: "Prices", share: float) -> "Prices":
+        """These prices with a `share` of the `other` ones."""
+        return Prices(
+            (1 - share) * self.client + share * other.client,
+            (1 - share) * self.delay + share * other.delay,
+        )
+
+
+def even_prices(instance: Instance) -> Prices:
+    """Clients for nothing, the weight of delay spread evenly over the edges."""
+    edges = len(instance.capacity)
+    return Prices(np.zeros(len(instance.lock)), np.full(edges, instance.delay_weight / edges))
+
+
+@dataclass(frozen=True)
+class Search:
+    """How far to search at each edge."""
+
+    nodes: int
+    clusters: int
+    """Clusters of each edge to bring home besides the cheapest."""
+    cluster_nodes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """The outcome of one pricing."""
+
+    prices: Prices
+    least: FloatArray
+    """A price that no cluster of the edge is below; infinite where the edge has none."""
+    bound: float
+    """No assignment within the scope costs less."""
+    found: list[Columns]
+    complete: bool
+    """Whether `least` is met by a cluster at every edge."""
+
+
+def price_edges(
+    instance: Instance,
+    scope: Scope,
+    prices: Prices,
+    known: FloatArray,
+    search: Search,
+    workshop: Workshop,
+) -> Priced:
+    """The cheapest cluster of each edge, and others nearly as cheap.
+
+    known[j] is the price of the cheapest cluster of edge j that is at hand, infinite without any.
+    """
+    answers = workshop.map(
+        lambda edge: _price_edge(
+            instance, edge, scope, prices, float(known[edge]), search, workshop
+        ),
+        range(len(instance.capacity)),
+    )
+    least = np.array([answer.least for answer in answers])
+    spare_weight = max(0.0, instance.delay_weight - float(prices.delay.sum()))
+    paid = float(prices.client.sum())
+    bound = float(least.sum()) - paid + spare_weight * scope.least_delay
+    return Priced(
+        prices=prices,
+        least=least,
+        bound=bound - _ROUNDING * (float(least.sum()) + paid) if np.isfinite(bound) else bound,
+        found=[part for answer in answers for part in answer.found if len(part)],
+        complete=all(answer.complete for answer in answers),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _PricedEdge:
+    least: float
+    found: list[Columns]
+    complete: bool
+
+
+def _price_edge(
+    instance: Instance,
+    edge: int,
+    scope: Scope,
+    prices: Prices,
+    known: float,
+    search: Search,
+    workshop: Workshop,
+) -> _PricedEdge:
+    market = build_market(
+        instance, edge, prices.client, float(prices.delay[edge]), scope.delay_limit
+    )
+    # Better means better by more than rounding.
+    cap = known - _ROUNDING * (known + instance.price_scale) if np.isfinite(known) else np.inf
+    best = enumerate_columns(
+        instance, market, cap, most=1, nodes=search.nodes, best_only=True, stop=workshop.stop
+    )
+    least = cap
+    if len(best.columns):
+        least = float(_priced(instance, best.columns, prices)[0])
+    if not best.complete:
+        reached = max(best.left_out, relaxed_price(market, least))
+        return _PricedEdge(min(least, reached), [best.columns], reached >= least)
+    if not np.isfinite(least) or search.clusters == 0:
+        return _PricedEdge(least, [best.columns], True)
+    reach = least + max(0.5 * (min(known, 2 * least) - least), 0.02 * least)
+    more = enumerate_columns(
+        instance,
+        market,
+        reach,
+        most=search.clusters,
+        nodes=search.cluster_nodes,
+        stop=workshop.stop,
+    )
+    return _PricedEdge(least, [best.columns, more.columns], True)
+
+
+def _priced(instance: Instance, columns: Columns, prices: Prices) -> FloatArray:
+    nothing = np.zeros(len(instance.capacity))
+    return columns.reduced_costs(instance, nothing, prices.client, prices.delay)
+
+
+def least_delay(instance: Instance, workshop: Workshop) -> float:
+    """A delay that no round is below: that of the edge whose fastest cluster is the slowest."""
+    seconds = instance._replace(delay_weight=1.0, energy_weight=0.0)
+    return float(_least(seconds, 1.0, workshop).max()) * (1 - _ROUNDING)
+
+
+def least_energy_cost(instance: Instance, workshop: Workshop) -> float:
+    """What the energy of a round costs at the least: every edge with its thriftiest cluster."""
+    return float(_least(instance, 0.0, workshop).sum()) * (1 - _ROUNDING)
+
+
+def _least(instance: Instance, delay_price: float, workshop: Workshop) -> FloatArray:
+    """What a cluster of each edge costs at the least, as far as a short search can tell."""
+    edges = len(instance.capacity)
+    prices = Prices(np.zeros(len(instance.lock)), np.full(edges, delay_price))
+    nodes = int(np.clip(_SHORT_NODES // edges, *_EDGE_NODES))
+    search = Search(nodes=nodes, clusters=0, cluster_nodes=0)
+    return price_edges(instance, Scope(), prices, np.full(edges, np.inf), search, workshop).least
+
+
+def cheapest_known(instance: Instance, columns: Columns | None, prices: Prices) -> FloatArray:
+    """The price of the cheapest cluster at hand for each edge; infinite without any."""
+    known = np.full(len(instance.capacity), np.inf)
+    if columns is not None:
+        np.minimum.at(known, columns.edge, _priced(instance, columns, prices))
+    return known
+
+
+def near_columns(
+    instance: Instance,
+    scope: Scope,
+    priced: Priced,
+    slack: float,
+    workshop: Workshop,
+    *,
+    few: bool,
+    last: bool,
+) -> tuple[Columns, bool]:
+    """The clusters within `slack` of the cheapest, and whether these are all of them.
+
+    For a `few` edges all are wanted, and if it is the `last` resort at almost any cost; for many
+    edges so many near ones as a short search finds.
+    """
+    edges = len(instance.capacity)
+    most, nodes = (_MOST, _NODES) if few and last else (_MOST // 20, _NODES // _SHORT)
+
+    def enumerate_edge(edge: int) -> tuple[Columns, bool]:
+        market = build_market(
+            instance,
+            edge,
+            priced.prices.client,
+            float(priced.prices.delay[edge]),
+            scope.delay_limit,
+        )
+        least = float(priced.least[edge])
+        reach = slack if few else min(slack, _NEAR * least)
+        while True:
+            found = enumerate_columns(
+                instance,
+                market,
+                least + reach + _ROUNDING * (least + reach),
+                most=most // edges,
+                nodes=nodes // edges,
+                stop=workshop.stop,
+            )
+            if found.complete or few or workshop.late or reach <= 0.01 * least:
+                return found.columns, found.complete and reach == slack
+            reach *= 0.5
+
+    answers = workshop.map(enumerate_edge, range(edges))
+    return join([found for found, _ in answers]), all(complete for _, complete in answers)

@@ -1,0 +1,78 @@
+"""A library with learned prices: draft, price it on sampled rounds, stock it anew."""
+
+from concurrent.futures import Executor
+
+import numpy as np
+
+from stagewise.pool.library import Library, stock
+from stagewise.pool.pick import LARGEST_SEARCHED, online_columns, price
+from stagewise.pool.prices import Prices, even_prices
+from stagewise.pool.pricing import NONE
+from stagewise.problem.statement import p0
+from stagewise.randomness import generator
+from stagewise.search.instance import build_instance
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import Scenario
+
+_FEWEST, _MOST, _IN_ALL = 300, 4_000, 80_000  # clusters: of an edge, of an edge, of all edges
+_DRAFTS = 2
+_ROUNDS = 16
+_STEPS = 60
+_CEILING = 0.3  # in units of what one client costs
+_LARGEST_LEARNED = 100  # edges; beyond, steps over all of them at once lead nowhere
+
+
+def build_library(
+    scenario: Scenario,
+    seed: int = 0,
+    *,
+    clusters_per_edge: int | None = None,
+    executor: Executor | None = None,
+) -> Library:
+    """The library of `scenario`; but for very large ones, with prices learned on sampled rounds.
+
+    The clusters of a large system are generated on `executor`, by default on all processors.
+    """
+    edges = len(scenario.edges)
+    wanted = clusters_per_edge or max(_FEWEST, min(_MOST, _IN_ALL // edges))
+    prices = even_prices(scenario)
+    if edges <= _LARGEST_LEARNED:
+        rounds = sampled_rounds(scenario, seed, _ROUNDS)
+        for _ in range(_DRAFTS):
+            draft = stock(scenario, prices, max(1, wanted // 2), executor)
+            prices = learned_prices(draft, rounds)
+    return stock(scenario, prices, wanted, executor)
+
+
+def sampled_rounds(scenario: Scenario, seed: int, number: int) -> list[Round]:
+    """Rounds in which every client is online with its own probability."""
+    rng = generator(seed, "sampled rounds")
+    probability = scenario.clients.online_probability
+    return [Round(scenario, rng.random(len(probability)) < probability) for _ in range(number)]
+
+
+def learned_prices(library: Library, rounds: list[Round]) -> Prices:
+    """The mean of the prices that `rounds` end with; a client's counts where it is online.
+
+    A round in which the library leaves an edge out has prices beyond measure there. It does not count;
+    in a large system, where some edge is always left out, it does, with a ceiling on the prices.
+    """
+    client = np.zeros_like(library.prices.client)
+    times = np.zeros_like(client)
+    delay = np.zeros_like(library.prices.delay)
+    counted = 0
+    large = len(delay) > LARGEST_SEARCHED
+    for round_ in rounds:
+        columns, _counts = online_columns(library, round_)
+        instance = build_instance(p0(round_))
+        priced = price(instance, columns, library.prices, _STEPS, np.inf, everyone=False)
+        if priced.choice is None or (not large and (priced.choice == NONE).any()):
+            continue
+        ceiling = _CEILING * instance.price_scale if large else np.inf
+        client += np.where(round_.online, np.minimum(priced.prices.client, ceiling), 0.0)
+        times += round_.online
+        delay += priced.prices.delay
+        counted += 1
+    if counted == 0:
+        return library.prices
+    return Prices(client / np.maximum(times, 1), delay / counted)

@@ -1,0 +1,19 @@
+"""Where independent parts of a search run: the caller's executor, or threads of our own."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+
+
+@contextmanager
+def workers(executor: Executor | None) -> Iterator[Executor]:
+    """The caller's executor, or a thread for each processor: the compiled search releases the GIL."""
+    if executor is not None:
+        yield executor
+        return
+    own = ThreadPoolExecutor(os.cpu_count() or 1)
+    try:
+        yield own
+    finally:
+        own.shutdown(cancel_futures=True)

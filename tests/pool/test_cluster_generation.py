@@ -1,0 +1,210 @@
+"""Generated clusters against all there are, priced with the checker's own arithmetic."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pool_cases import (
+    CLIENTS,
+    EDGES,
+    Case,
+    all_clusters,
+    case_of,
+    delay_and_energy,
+    member_sets,
+    random_prices,
+    small_case,
+)
+
+from references import plain_scenario
+from stagewise.pool.clusters import cheap_clusters, cheapest_cluster
+from stagewise.pool.generation import Bench, generate_clusters, new_bench
+from stagewise.pool.prices import Prices, even_prices
+from stagewise.search.random_bits import bits_from
+from stagewise.world.generate import numeric
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import Limits, Scenario
+
+SEEDS = range(80)
+
+
+def generated(case: Case, edge: int, prices: Prices, bench: Bench) -> dict[frozenset[int], float]:
+    """The clusters on the bench, and what they cost there."""
+    second = float(prices.delay[edge])
+    found = generate_clusters(case.instance, edge, prices.client, second, 8, bits_from(edge), bench)
+    clusters = {}
+    for row in range(found):
+        links = bench.link[bench.members[row, : bench.size[row]]]
+        members = frozenset(case.instance.link_client[links].tolist())
+        assert len(members) == bench.size[row]
+        assert members not in clusters
+        clusters[members] = float(bench.cost[row])
+    return clusters
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_every_cluster_keeps_the_limits_needs_all_members_and_costs_what_it_says(pinned):
+    several = 0
+    for seed in SEEDS:
+        case = small_case(seed, pinned=pinned)
+        prices = random_prices(seed, case.scenario)
+        bench = new_bench(case.instance, 30)
+        for edge in range(EDGES):
+            known = all_clusters(case, edge, prices)
+            for members, cost in generated(case, edge, prices, bench).items():
+                assert cost == pytest.approx(known[members], rel=1e-9)
+                assert not any(members - {one} in known for one in members)
+                several += len(members) > 1
+    assert several > 200
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_the_cheapest_cluster_is_nearly_always_among_them(pinned):
+    """Wherever any is found; an edge with few clusters may get none, which a search then mends."""
+    possible = found = right = right_alone = 0
+    for seed in SEEDS:
+        case = small_case(seed, pinned=pinned)
+        prices = random_prices(seed, case.scenario)
+        bench = new_bench(case.instance, 8)
+        for edge in range(EDGES):
+            known = all_clusters(case, edge, prices)
+            clusters = member_sets(cheap_clusters(case.instance, edge, prices, bench))
+            alone = cheapest_cluster(case.instance, edge, prices, bench)
+            if not known:
+                assert clusters == [] and alone is None
+                continue
+            least = min(known.values()) * (1 + 1e-9)
+            possible += 1
+            if clusters:
+                found += 1
+                right += min(known[members] for members in clusters) <= least
+            right_alone += alone is not None and known[frozenset(alone.tolist())] <= least
+    assert possible > 100
+    assert found >= 0.95 * possible
+    assert right >= 0.98 * found
+    assert right_alone >= 0.93 * found
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_columns_have_the_edges_figures_in_the_round(pinned):
+    for seed in range(30):
+        case = small_case(seed, pinned=pinned)
+        clients, links = len(case.scenario.clients), len(case.scenario.links)
+        rng = np.random.default_rng(seed)
+        changed = replace(
+            case.round_,
+            cpu_hz=case.scenario.clients.cpu_hz * rng.uniform(0.5, 1.5, clients),
+            gain=case.scenario.links.gain * rng.uniform(0.5, 1.5, links),
+        )
+        case = case_of(changed, case.pinned)
+        bench = new_bench(case.instance, 8)
+        for edge in range(EDGES):
+            prices = random_prices(seed, case.scenario)
+            columns = cheap_clusters(case.instance, edge, prices, bench)
+            must = np.flatnonzero(case.pinned == edge).tolist()
+            assert (columns.edge == edge).all()
+            for row, members in enumerate(member_sets(columns)):
+                delay, energy = delay_and_energy(case, edge, [*must, *sorted(members)])
+                assert columns.delay[row] == pytest.approx(delay, rel=1e-9)
+                assert columns.energy[row] == pytest.approx(energy, rel=1e-9)
+
+
+def test_no_more_clusters_than_wanted_and_these_the_cheapest_found():
+    for seed in range(30):
+        case = small_case(seed)
+        prices = random_prices(seed, case.scenario)
+        for edge in range(EDGES):
+            known = all_clusters(case, edge, prices)
+            for wanted in (1, 2, 5):
+                bench = new_bench(case.instance, wanted)
+                kept = member_sets(cheap_clusters(case.instance, edge, prices, bench))
+                assert len(set(kept)) == len(kept) <= wanted
+                left_out = generated(case, edge, prices, bench).keys() - set(kept)
+                dearest = max((known[members] for members in kept), default=np.inf)
+                assert all(known[members] >= dearest * (1 - 1e-9) for members in left_out)
+
+
+def test_what_was_on_the_bench_before_changes_nothing():
+    for seed in range(20):
+        case = small_case(seed, pinned=bool(seed % 2))
+        prices = random_prices(seed, case.scenario)
+        used = new_bench(case.instance, 10)
+        for edge in (*range(EDGES), *reversed(range(EDGES))):
+            anew = generated(case, edge, prices, new_bench(case.instance, 10))
+            assert generated(case, edge, prices, used) == anew
+
+
+def test_clusters_around_the_pinned():
+    counts = [[60, 0], [0, 60], [0, 55], [60, 60]]
+    limits = Limits(kld_max=0.01, data_min=100)
+    scenario = plain_scenario(counts, [[0, 1], [0, 1], [0], [1]], limits=limits)
+    everybody = Round(scenario, np.ones(4, dtype=np.bool_))
+    prices = even_prices(scenario)
+
+    def found(*pinned: int, capacity: tuple[int, int] = (9, 9)) -> list[set[int]]:
+        edges = replace(scenario.edges, capacity=np.array(capacity))
+        round_ = replace(everybody, scenario=replace(scenario, edges=edges))
+        case = case_of(round_, np.array(pinned))
+        bench = new_bench(case.instance, 9)
+        return [set(part) for part in member_sets(cheap_clusters(case.instance, 0, prices, bench))]
+
+    assert sorted(found(-1, -1, -1, -1), key=str) == [{0, 1}, {0, 2}]
+    # One is pinned: the cluster is whoever completes it.
+    assert sorted(found(0, -1, -1, -1), key=str) == [{1}, {2}]
+    # The pinned are enough by themselves, and then nobody else joins.
+    assert found(0, 0, -1, -1) == [set()]
+    # Someone pinned to another edge is not there to be used.
+    assert found(-1, 1, -1, -1) == [{0, 2}]
+    # No room beside the pinned, or not even for these.
+    assert found(0, -1, -1, -1, capacity=(1, 9)) == []
+    assert found(0, 0, 0, -1, capacity=(2, 9)) == []
+
+
+def everybody_at_large(seed: int) -> tuple[Case, Scenario]:
+    scenario = numeric(clients=60, edges=3, seed=seed)
+    return case_of(Round(scenario, np.ones(60, dtype=np.bool_))), scenario
+
+
+def test_a_realistic_edge_gets_as_many_as_wanted():
+    """Where clusters abound: the wanted number, all different, all clusters."""
+    case, scenario = everybody_at_large(1)
+    limits, counts = scenario.limits, scenario.clients.label_counts
+    bench = new_bench(case.instance, 300)
+    for edge in range(3):
+        columns = cheap_clusters(case.instance, edge, even_prices(scenario), bench)
+        clusters = member_sets(columns)
+        assert len(set(clusters)) == len(clusters) == 300
+        for members in clusters:
+            sums = counts[sorted(members)].sum(axis=0)
+            share = sums / sums.sum()
+            held = share > 0
+            kld = float((share[held] * np.log(share[held] / scenario.target[held])).sum())
+            assert sums.sum() >= limits.data_min
+            assert kld <= limits.kld_max + 1e-9
+            assert len(members) <= scenario.edges.capacity[edge]
+
+
+def test_a_client_out_of_reach_in_price_is_in_no_cluster_of_the_cheapest():
+    case, scenario = everybody_at_large(2)
+    prices = even_prices(scenario)
+    bench = new_bench(case.instance, 100)
+    wanted = set().union(*member_sets(cheap_clusters(case.instance, 0, prices, bench)))
+    dear = sorted(wanted)[: len(wanted) // 4]
+    prices.client[dear] = 1e6
+    again = member_sets(cheap_clusters(case.instance, 0, prices, bench))
+    assert len(again) == 100
+    assert not set(dear) & set().union(*again)
+
+
+def test_an_edge_without_links_or_room_has_no_clusters():
+    case = small_case(0)
+    alone = replace(case.scenario.edges, capacity=np.zeros(EDGES, dtype=np.int64))
+    no_room = Round(replace(case.scenario, edges=alone), np.ones(CLIENTS, dtype=np.bool_))
+    nobody = Round(case.scenario, np.zeros(CLIENTS, dtype=np.bool_))
+    for round_ in (no_room, nobody):
+        empty = case_of(round_)
+        bench = new_bench(empty.instance, 4)
+        for edge in range(EDGES):
+            prices = even_prices(empty.scenario)
+            assert len(cheap_clusters(empty.instance, edge, prices, bench)) == 0
+            assert cheapest_cluster(empty.instance, edge, prices, bench) is None
