@@ -60,9 +60,11 @@ class Extent:
     """Rounds of each scenario that the paper's methods, which take seconds, decide."""
     commitment_scenarios: int
     literal_seconds: float
+    """Where a literal run is stopped."""
     exact_seconds: float
     sizes: int
     first_seed: int
+    literal_clients: tuple[int, ...] = tuple(LITERAL_CLIENTS)
 
 
 FULL = Extent(20, 10, 2, 5, 600.0, 60.0, 4, 5000)
@@ -213,7 +215,7 @@ def _handovers(before: Any, now: Any) -> int:
 def literal(extent: Extent) -> dict[str, Table]:
     """The paper's algorithms with all of Alg. 2's back-tracking, beside the pool."""
     table = []
-    for clients in LITERAL_CLIENTS:
+    for clients in extent.literal_clients:
         seed = extent.first_seed
         scenario = stagewise.generate.numeric(clients, EDGES, seed)
         plan = stagewise.plan(scenario, method="pool", seed=seed)
@@ -363,6 +365,8 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", choices=[[], *SECTIONS], metavar="section")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--first-seed", type=int)
+    parser.add_argument("--literal-seconds", type=float)
+    parser.add_argument("--literal-clients", type=int, nargs="+", default=LITERAL_CLIENTS)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--size", type=int, nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--exact-seconds", type=float, default=60.0, help=argparse.SUPPRESS)
@@ -374,6 +378,9 @@ def main() -> None:
     extent = QUICK if arguments.quick else FULL
     if arguments.first_seed is not None:
         extent = replace(extent, first_seed=arguments.first_seed)
+    if arguments.literal_seconds is not None:
+        extent = replace(extent, literal_seconds=arguments.literal_seconds)
+    extent = replace(extent, literal_clients=tuple(arguments.literal_clients))
     tables: dict[str, Table] = {}
     for name in arguments.sections or SECTIONS:
         for title, table in SECTIONS[name](extent).items():

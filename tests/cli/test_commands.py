@@ -345,7 +345,10 @@ MISTAKES: list[tuple[list[object], list[str]]] = [
     (["plan", "s.json"], ["--output"]),
     (["plan", "-o", "out"], ["'scenario'"]),
     (["plan", "s.json", "-o", "out", "--wish", "1"], ["--wish"]),
-    (["plan", "s.json", "-o", "no/such/folder"], ["no/such/folder: cannot be written"]),
+    (
+        ["plan", "s.json", "-o", "no/such/folder"],
+        ["no/such/folder.library.safetensors: cannot be written"],
+    ),
     (["decide", "s.json", "plan.json", *ROUNDS, "-o", "out", "--mode", "x"], ["mode = 'x'"]),
     (["decide", "s.json", "plan.json", *ROUNDS, "-o", "out", "--method", "x"], ["method = 'x'"]),
     (["decide", "s.json", "plan.json", *ROUNDS, "-o", "out", "--remedy", "x"], ["remedy = 'x'"]),

@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from stagewise.cli.options import (
+    Diversity,
+    Remedy,
+    ReplanAbsence,
+    ReplanChange,
+    ReplanCost,
+    ReplanEvery,
+)
 from stagewise.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -61,25 +69,12 @@ def decide(
         str | None,
         typer.Option(help="repair, pool, or ccu: Alg. 4. Default: as the plan was made."),
     ] = None,
-    remedy: Annotated[
-        str | None,
-        typer.Option(help="For rounds that stay infeasible: drop, reweight or lend."),
-    ] = None,
-    diversity: Annotated[
-        float, typer.Option(help="How much having served makes a client dearer; 0: not at all.")
-    ] = 0.0,
-    replan_every: Annotated[
-        int | None, typer.Option(help="Plan A again after so many rounds.")
-    ] = None,
-    replan_cost: Annotated[
-        float | None, typer.Option(help="... when a round costs this many times the plan.")
-    ] = None,
-    replan_change: Annotated[
-        float | None, typer.Option(help="... when links or CPUs changed by this factor.")
-    ] = None,
-    replan_absence: Annotated[
-        float | None, typer.Option(help="... when presence is off its estimate by this much.")
-    ] = None,
+    remedy: Remedy = None,
+    diversity: Diversity = 0.0,
+    replan_every: ReplanEvery = None,
+    replan_cost: ReplanCost = None,
+    replan_change: ReplanChange = None,
+    replan_absence: ReplanAbsence = None,
 ) -> None:
     """Plan B: decide round after round from a plan."""
     from stagewise.decisions import save_decisions

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stagewise.cli.options import (
+    Diversity,
+    Remedy,
+    ReplanAbsence,
+    ReplanChange,
+    ReplanCost,
+    ReplanEvery,
+)
 from stagewise.cli.tables import print_table
 from stagewise.errors import StagewiseError
 from stagewise.files import STANDARD_STREAM
@@ -70,27 +78,15 @@ def simulate(
     fluctuate: Annotated[
         bool, typer.Option("--fluctuate", help="Draw channel gains and CPUs anew each round.")
     ] = False,
-    replan_every: Annotated[
-        int | None, typer.Option(help="Plan A again after so many rounds, beside training.")
-    ] = None,
-    replan_cost: Annotated[
-        float | None, typer.Option(help="... when a round costs this many times the plan.")
-    ] = None,
-    replan_change: Annotated[
-        float | None, typer.Option(help="... when links or CPUs changed by this factor.")
-    ] = None,
-    replan_absence: Annotated[
-        float | None, typer.Option(help="... when presence is off its estimate by this much.")
-    ] = None,
+    replan_every: ReplanEvery = None,
+    replan_cost: ReplanCost = None,
+    replan_change: ReplanChange = None,
+    replan_absence: ReplanAbsence = None,
     plan_delay: Annotated[
         int, typer.Option(help="Rounds from the order of a plan to its use.")
     ] = 1,
-    remedy: Annotated[
-        str | None, typer.Option(help="For rounds that stay infeasible: drop, reweight or lend.")
-    ] = None,
-    diversity: Annotated[
-        float, typer.Option(help="How much having served makes a client dearer; 0: not at all.")
-    ] = 0.0,
+    remedy: Remedy = None,
+    diversity: Diversity = 0.0,
     evaluate_every: Annotated[
         int, typer.Option(help="Rounds from one evaluation to the next.")
     ] = 1,
