@@ -121,8 +121,8 @@ def decisions(extent: Extent) -> dict[str, Table]:
         {
             "method": name,
             "rounds": len(times[name]),
-            "cost over optimum, mean": float(np.mean(ratios[name])) if ratios[name] else np.nan,
-            "95th percentile": float(np.percentile(ratios[name], 95)) if ratios[name] else np.nan,
+            "cost over optimum, mean": float(np.mean(ratios[name])) if ratios[name] else None,
+            "95th percentile": float(np.percentile(ratios[name], 95)) if ratios[name] else None,
             "feasible rounds": float(np.mean(feasible[name])),
             "decision ms, median": float(np.median(times[name])),
             "99th percentile, ms": float(np.percentile(times[name], 99)),
