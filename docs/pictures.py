@@ -24,13 +24,13 @@ IGNORES_KLD = ("client-sel-only", "c2e-assoc-only", "c2e-greedy-assoc", "fedcs")
 LABELS = {
     "orig-prob-solver": (True, 0),
     "kld-minimization": (True, 4),
-    "stagewise-flexible": (False, -10),
-    "stagewise-strict": (False, -11),
-    "pool-flexible": (True, -8),
-    "pool-strict": (False, 4),
+    "stagewise-flexible": (True, 9),
+    "stagewise-strict": (False, 9),
+    "pool-flexible": (False, -9),
+    "pool-strict": (False, -3),
     "fedcs": (False, -9),
     "c2e-greedy-assoc": (False, 11),
-    "client-sel-only": (True, -2),
+    "client-sel-only": (False, -6),
     "local-search": (False, 7),
     "exact": (False, -7),
 }
@@ -88,7 +88,7 @@ def draw_comparison(summaries: list[MethodSummary]) -> None:
         ("ignores the limit on KLD", PAPER, "white"),
     ):
         axes.scatter([], [], s=55, edgecolors=edge, facecolors=face, label=name)
-    axes.legend(loc="upper left", bbox_to_anchor=(0.0, 0.78), fontsize=8.5)
+    axes.legend(loc="center", bbox_to_anchor=(0.56, 0.66), fontsize=8.5)
     axes.set(xscale="log", xlabel="median time of one decision (ms)", ylabel="mean cost of a round")
     axes.set_ylim(bottom=0)
     axes.set_xlim(0.2, 12_000)
