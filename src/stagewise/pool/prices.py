@@ -1,18 +1,11 @@
-"""Prices: what a client, and a second of an edge's delay, are worth to the edges that want them."""
-
-from dataclasses import dataclass
+"""The prices that a pool begins with."""
 
 import numpy as np
 
-from stagewise.world.scenario import FloatArray, Scenario
+from stagewise.exact.pricing import Prices
+from stagewise.world.scenario import Scenario
 
-
-@dataclass(frozen=True, eq=False)
-class Prices:
-    """What a client, and a second of an edge's delay, cost on top of the energy."""
-
-    client: FloatArray
-    delay: FloatArray
+__all__ = ["Prices", "even_prices"]
 
 
 def even_prices(scenario: Scenario) -> Prices:
