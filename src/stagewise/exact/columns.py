@@ -85,26 +85,37 @@ def enumerate_columns(
         np.zeros(width + 2, dtype=np.int64),
         np.zeros((width + 2, labels + 3)),
     )
-    members, sizes = members[:written], sizes[:written]
-    inside = np.arange(width) < sizes[:, None]
-    # Beyond a cluster's size any link will do: it is masked out below.
-    filler = market.link if len(market.link) else np.zeros(1, dtype=np.int64)
-    links = filler[np.where(inside, members, 0)]
-    base = instance.candidate[
-        instance.candidate_start[market.edge] : instance.candidate_start[market.edge + 1]
-    ]
-    base = base[instance.lock[instance.link_client[base]] == AT_ITS_EDGE]
-    energy = np.where(inside, instance.link_energy[links], 0.0).sum(axis=1)
-    energy += instance.link_energy[base].sum() + instance.uplink_energy[market.edge]
-    slowest = np.where(inside, instance.link_delay[links], 0.0).max(axis=1, initial=0.0)
-    slowest = np.maximum(slowest, instance.link_delay[base].max(initial=0.0))
-    columns = Columns(
-        edge=np.full(written, market.edge, dtype=np.int32),
-        members=np.where(inside, instance.link_client[links], NOBODY).astype(np.int32),
-        energy=energy,
-        delay=slowest + instance.uplink_delay[market.edge],
-    )
+    columns = columns_at(instance, market.edge, market.link, members[:written], sizes[:written])
     return Enumeration(columns, bool(complete), int(visited), float(left_out))
+
+
+def columns_at(
+    instance: Instance,
+    edge: int,
+    links: IntArray,
+    members: npt.NDArray[np.int32],
+    sizes: IntArray,
+) -> Columns:
+    """Clusters of one edge as columns; row r holds the first sizes[r] of members[r], places in `links`.
+
+    The edge's pinned clients are in each of them.
+    """
+    inside = np.arange(members.shape[1]) < sizes[:, None]
+    # Beyond a cluster's size any link will do: it is masked out below.
+    filler = links if len(links) else np.zeros(1, dtype=np.int64)
+    used = filler[np.where(inside, members, 0)]
+    base = instance.candidate[instance.candidate_start[edge] : instance.candidate_start[edge + 1]]
+    base = base[instance.lock[instance.link_client[base]] == AT_ITS_EDGE]
+    energy = np.where(inside, instance.link_energy[used], 0.0).sum(axis=1)
+    energy += instance.link_energy[base].sum() + instance.uplink_energy[edge]
+    slowest = np.where(inside, instance.link_delay[used], 0.0).max(axis=1, initial=0.0)
+    slowest = np.maximum(slowest, instance.link_delay[base].max(initial=0.0))
+    return Columns(
+        edge=np.full(len(sizes), edge, dtype=np.int32),
+        members=np.where(inside, instance.link_client[used], NOBODY).astype(np.int32),
+        energy=energy,
+        delay=slowest + instance.uplink_delay[edge],
+    )
 
 
 def columns_of(instance: Instance, assignment: IntArray) -> Columns:

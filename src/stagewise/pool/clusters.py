@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from stagewise.exact.columns import NOBODY, Columns
+from stagewise.exact.columns import Columns, columns_at
 from stagewise.pool.generation import Bench, generate_clusters
 from stagewise.pool.prices import Prices
-from stagewise.search.instance import AT_ITS_EDGE, Instance
+from stagewise.search.instance import Instance
 from stagewise.search.random_bits import bits_from
 from stagewise.world.scenario import IntArray
 
@@ -22,19 +22,7 @@ def cheap_clusters(instance: Instance, edge: int, prices: Prices, bench: Bench) 
     rows: Any = np.arange(found)
     if found > wanted:
         rows = np.argpartition(bench.cost[:found], wanted)[:wanted]
-    inside = np.arange(bench.members.shape[1]) < bench.size[rows, None]
-    links = bench.link[np.where(inside, bench.members[rows], 0)]
-    base = instance.candidate[instance.candidate_start[edge] : instance.candidate_start[edge + 1]]
-    base = base[instance.lock[instance.link_client[base]] == AT_ITS_EDGE]
-    energy = np.where(inside, instance.link_energy[links], 0.0).sum(axis=1)
-    slowest = np.where(inside, instance.link_delay[links], 0.0).max(axis=1, initial=0.0)
-    slowest = np.maximum(slowest, instance.link_delay[base].max(initial=0.0))
-    return Columns(
-        edge=np.full(len(rows), edge, dtype=np.int32),
-        members=np.where(inside, instance.link_client[links], NOBODY).astype(np.int32),
-        energy=energy + instance.link_energy[base].sum() + instance.uplink_energy[edge],
-        delay=slowest + instance.uplink_delay[edge],
-    )
+    return columns_at(instance, edge, bench.link, bench.members[rows], bench.size[rows])
 
 
 def cheapest_cluster(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagewise.compiled import compiled
-from stagewise.exact.columns import NOBODY, Columns, join, select
+from stagewise.exact.columns import Columns, edge_of, join, select
 from stagewise.exact.packing import pack
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_bench
@@ -19,7 +19,7 @@ from stagewise.pool.library import Library
 from stagewise.pool.prices import Prices
 from stagewise.pool.pricing import NONE, improve_choice, price_clients
 from stagewise.pool.stand_ins import serve_the_rest
-from stagewise.search.instance import Instance, unassigned
+from stagewise.search.instance import Instance
 from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
@@ -48,13 +48,13 @@ def pick_from_library(
     lacking = np.flatnonzero(counts < _FEW).tolist()
     if lacking:
         columns = join([columns, _generate(instance, lacking, library.prices)])
-    return _pick(instance, columns, library.prices, unassigned(len(instance.lock)))
+    return _pick(instance, columns, library.prices)
 
 
 def pick_on_the_spot(instance: Instance, prices: Prices, pinned: IntArray) -> Found:
     """The same with clusters generated for this round alone, around the clients in `pinned`."""
     edges = list(range(len(instance.capacity)))
-    return _pick(instance, _generate(instance, edges, prices), prices, pinned.copy())
+    return _pick(instance, _generate(instance, edges, prices), prices, pinned)
 
 
 def _generate(instance: Instance, edges: list[int], prices: Prices) -> Columns:
@@ -96,18 +96,19 @@ def online_columns(
     return Columns(edge, library.clients[rows[:kept]], energy[:kept], delay[:kept]), counts
 
 
-def _pick(instance: Instance, columns: Columns, prices: Prices, edge_of: IntArray) -> Found:
-    """The best choice among `columns`, entered into `edge_of`, which holds the pinned clients."""
+def _pick(
+    instance: Instance, columns: Columns, prices: Prices, pinned: IntArray | None = None
+) -> Found:
+    """The best choice among `columns`, besides the clients that are `pinned`."""
     edges = len(instance.capacity)
     columns = _in_order(columns)
     choose = _search if edges <= LARGEST_SEARCHED else _choose_in_turn
     chosen = choose(instance, columns, prices)
-    row, place = np.nonzero(chosen.members != NOBODY)
-    edge_of[chosen.members[row, place]] = chosen.edge[row]
+    assignment = edge_of(instance, chosen, pinned)
     unserved = np.setdiff1d(np.arange(edges), chosen.edge)
     if len(unserved):
-        serve_the_rest(instance, edge_of, unserved.tolist(), prices.delay)
-    return local_search(instance, edge_of, effort=_POLISH)
+        serve_the_rest(instance, assignment, unserved.tolist(), prices.delay)
+    return local_search(instance, assignment, effort=_POLISH)
 
 
 def _in_order(columns: Columns) -> Columns:
