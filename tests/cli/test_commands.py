@@ -343,7 +343,7 @@ MISTAKES: list[tuple[list[object], list[str]]] = [
     (["plan", "s.json", "-o", "out", "--seconds", "0"], ["seconds = 0.0"]),
     (["plan", "s.json", "-o", "out", "--seconds", "nan"], ["seconds = nan"]),
     (["plan", "s.json"], ["--output"]),
-    (["plan", "-o", "out"], ["'scenario'"]),
+    (["plan", "-o", "out"], ["Missing argument"]),
     (["plan", "s.json", "-o", "out", "--wish", "1"], ["--wish"]),
     (
         ["plan", "s.json", "-o", "no/such/folder"],

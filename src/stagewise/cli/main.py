@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +12,9 @@ from stagewise.errors import StagewiseError, one_line
 
 USER_MISTAKE = 2
 INTERRUPTED = 130
+
+# Typer raises click's errors up to 0.20, which Flower holds on to, and later its own.
+_TYPER_ERROR: Any = getattr(typer, "TyperException", None) or import_module("click").ClickException
 
 app = typer.Typer(
     name="stagewise",
@@ -60,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except simulation_commands.RunInterrupted as interruption:
         _complain(str(interruption))
         return INTERRUPTED
-    except typer.TyperException as error:
+    except _TYPER_ERROR as error:
         # Without a sub-command the help has been printed and there is nothing to add.
         return _complain(error.format_message()) if error.format_message() else USER_MISTAKE
     except typer.Abort:
