@@ -87,7 +87,7 @@ class TrainingTeam:
         if edges == 0:
             return {name: array.copy() for name, array in weights.items()}
         self._layout.pack(weights, board.models[0], board.model_counters[0])
-        with _single_thread():
+        with single_thread():
             board.models[1:edges] = board.models[0]
             board.model_counters[1:edges] = board.model_counters[0]
             for edge_round in range(self.task.edge_rounds):
@@ -103,7 +103,7 @@ class TrainingTeam:
             EvaluateJob(start, min(start + IMAGES_PER_JOB, images))
             for start in range(0, images, IMAGES_PER_JOB)
         ]
-        with _single_thread():
+        with single_thread():
             results = list(self._crew.run(jobs, len(jobs)))
         correct = sum(right for right, _ in results)
         loss = sum(total for _, total in results)
@@ -164,7 +164,7 @@ def available_cores() -> int:
 
 
 @contextlib.contextmanager
-def _single_thread() -> Iterator[None]:
+def single_thread() -> Iterator[None]:
     """One thread for PyTorch inside the block, as in a worker; its generator is put back after."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
