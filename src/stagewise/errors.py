@@ -5,6 +5,10 @@ class StagewiseError(ValueError):
     """Something the user gave cannot be used; the message is one line meant for the user."""
 
 
+class TrainingDiverged(StagewiseError):
+    """The loss of a client is no longer a finite number."""
+
+
 def one_line(text: str, limit: int = 300) -> str:
     """`text` on one line, shortened in the middle to at most `limit` characters."""
     flat = " ".join(text.split())

@@ -169,7 +169,7 @@ def test_wrong_weights_are_refused(team):
         ({"momentum": -1.0}, "momentum = -1.0"),
         ({"weight_decay": float("nan")}, "weight_decay = nan"),
         ({"dtype": "float16"}, "dtype = 'float16': must be one of float32, float64"),
-        ({"device": "cuda"}, "device = 'cuda': must be 'cpu'"),
+        ({"device": "tpu"}, "device = 'tpu': must be 'cpu', 'cuda', 'cuda:N' or 'mps'"),
         ({"fraction": 0.0}, r"batch_fraction\[0\] = 0.0: must be above 0 and at most 1"),
         ({"fraction": 1.5}, r"batch_fraction\[0\] = 1.5"),
     ],

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from stagewise.cli import data_commands, planning_commands, simulation_commands, world_commands
+from stagewise.cli import (
+    data_commands,
+    deploy_commands,
+    experiment_commands,
+    planning_commands,
+    simulation_commands,
+    world_commands,
+)
 from stagewise.errors import StagewiseError, one_line
 
 USER_MISTAKE = 2
@@ -36,6 +43,8 @@ app.command()(simulation_commands.simulate)
 app.command()(simulation_commands.resume)
 app.command()(simulation_commands.report)
 app.command()(data_commands.data)
+app.add_typer(deploy_commands.deploy_app, name="deploy")
+app.add_typer(experiment_commands.experiment_app, name="experiment")
 
 
 def _version(asked: bool) -> None:

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 # Whatever needs NumPy or PyTorch is imported inside the commands, so that --help answers at once.
 
 Workers = Annotated[
-    int | None, typer.Option(help="Processes that share the training. Default: one for each core.")
+    int | None,
+    typer.Option(
+        help="Processes that share the training. Default: one for each core, and one on a device."
+    ),
 ]
 Loggers = Annotated[
     str | None, typer.Option("--log", help="tensorboard, mlflow, or both with a comma between.")
@@ -61,7 +64,7 @@ def simulate(
     momentum: Annotated[float, typer.Option(help="Of each local step.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Of each local step.")] = 0.0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
-    device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, cuda:N or mps.")] = "cpu",
     participation: Annotated[
         str, typer.Option(help="Who is online: bernoulli, markov or trace.")
     ] = "bernoulli",
@@ -135,7 +138,7 @@ def simulate(
             diversity=diversity,
             evaluate_every=evaluate_every,
             stop_at_accuracy=stop_at_accuracy,
-            workers=_workers(workers),
+            workers=_workers(workers, device),
             show_progress=True,
             loggers=_names(log),
         )
@@ -152,12 +155,13 @@ def resume(
     from stagewise.simulator.run import load_run
 
     RunDirectory.open(directory)
-    finished = load_run(directory).finished
+    so_far = load_run(directory)
     with _interruptible(directory):
         from stagewise.simulator.start import resume as go_on
 
-        run = go_on(directory, workers=_workers(workers), show_progress=True, loggers=_names(log))
-    if finished:
+        processes = _workers(workers, so_far.config.device)
+        run = go_on(directory, workers=processes, show_progress=True, loggers=_names(log))
+    if so_far.finished:
         print(f"{directory}: finished already", file=sys.stderr)
     _tell(run, directory)
 
@@ -205,13 +209,15 @@ def _interruptible(directory: str) -> Iterator[None]:
         raise RunInterrupted(f"interrupted; to go on: stagewise resume {directory}") from None
 
 
-def _workers(asked: int | None) -> int:
+def _workers(asked: int | None, device: str) -> int:
     from stagewise.simulator.start import need_torch
 
     need_torch()
     from stagewise.training import available_cores
 
-    return available_cores() if asked is None else asked
+    if asked is not None:
+        return asked
+    return available_cores() if device == "cpu" else 1
 
 
 def _names(log: str | None) -> list[str]:

@@ -6,6 +6,7 @@ Private keys are created readable by their owner alone, and nothing is ever over
 import datetime
 import ipaddress
 import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,7 @@ class NodeKey:
 
 
 def make_authority(folder: Path) -> Authority:
-    """Make a certificate authority in `folder`: `ca.pem`, for everyone, and `ca.key`, for nobody else."""
+    """Make a certificate authority in `folder`: `ca.pem` for everyone, `ca.key` for nobody else."""
     files = Authority.of(folder)
     _make_folder(folder)
     key = ec.generate_private_key(ec.SECP384R1())
@@ -140,6 +141,14 @@ def make_node_key(folder: Path, name: str) -> NodeKey:
     _create(files.private, private, OWNER_FILE)
     _create(files.public, public + b"\n", _PUBLIC_FILE)
     return files
+
+
+def make_secret(folder: Path, name: str) -> Path:
+    """Make `<name>.secret` in `folder`: what two programs of one machine know each other by."""
+    path = folder / f"{name}.secret"
+    _make_folder(folder)
+    _create(path, secrets.token_bytes(32), OWNER_FILE)
+    return path
 
 
 def _load(authority: Authority) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

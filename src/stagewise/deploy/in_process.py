@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagewise.deploy.transport import ClientReport, EdgeReport, Order, Outcome, Presence
+from stagewise.deploy.transport import (
+    NO_DATA,
+    NO_UPDATE,
+    ClientReport,
+    EdgeReport,
+    Order,
+    Outcome,
+    Presence,
+)
 from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
     from stagewise.training import TrainingTeam
-
-NO_DATA = "it holds no data"
 
 
 class InProcess:
@@ -66,12 +72,12 @@ def links_of(scenario: Scenario) -> dict[str, tuple[str, ...]]:
 
 
 def _client_report(client: str, edge: str, edge_round: int, data: int) -> ClientReport:
-    reason = "" if data else NO_DATA
-    fate = "counted" if data else "rejected"
-    return ClientReport(client, edge, edge_round, fate, reason, None, None, 0, 0)
+    if data:
+        return ClientReport(client, edge, edge_round, "counted", "", None, None, 0, 0)
+    return ClientReport(client, edge, edge_round, "rejected", NO_DATA, None, None, 0, 0)
 
 
 def _edge_report(edge: str, data: int) -> EdgeReport:
     if data:
         return EdgeReport(edge, "counted", "", data)
-    return EdgeReport(edge, "lost", "no update of its clients was counted", 0)
+    return EdgeReport(edge, "lost", NO_UPDATE, 0)

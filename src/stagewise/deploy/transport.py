@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from stagewise.training import Weights
 
 Fate = Literal["counted", "late", "rejected", "lost"]
-"""Every update asked for ends in exactly one of these."""
+"""Every update asked for ends in exactly one of these.
+
+Counted: it is in its edge's mean. Late: its deadline passed without it; should it still come, it is
+dropped. Rejected: it came, and is no model of the expected form, or the client could not train. Lost: it
+is known not to come, or the model of its edge did not count.
+"""
+
+NO_DATA = "it holds no data"
+NO_UPDATE = "no update of its clients was counted"
 
 
 @dataclass(frozen=True)

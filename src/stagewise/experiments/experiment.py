@@ -38,6 +38,8 @@ class Profile(_Table, frozen=True, kw_only=True):
     """Fields of `Setting` that replace the experiment's."""
     note: str = ""
     """What a reader must know about this size: stand-ins, few rounds."""
+    comparable: bool = True
+    """Whether the paper's values can be held against this size; where not, `note` is the reason."""
 
 
 class Panel(_Table, frozen=True, kw_only=True):
@@ -125,7 +127,11 @@ class Experiment(_Table, frozen=True, kw_only=True):
     axes: list[Axis] = []
     by_policy: dict[str, dict[str, Any]] = {}
     """Fields that cells of one policy have of their own."""
+    stand_ins: dict[str, str] = {}
+    """A data set to the one that runs in its place, under its own name, where it is not found."""
     paper_values: list[PaperValue] = []
     claims: list[Claim] = []
     group: str = ""
     """Experiments of one group stand together on the page."""
+    order: int = 100
+    """Where it stands among the others: by this number, then by its id."""

@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from stagewise.errors import StagewiseError, one_line
+from stagewise.errors import StagewiseError, one_line, shown
+from stagewise.world.checks import finite, interval, seed_number, whole
 
 Measure = Literal["decisions", "training", "planning", "risk"]
 
@@ -37,6 +38,18 @@ class ScenarioSetting(_Table, frozen=True, kw_only=True):
     edge_rounds: int = 3
     batch_fraction: float = 0.1
 
+    def __post_init__(self) -> None:
+        whole("clients", self.clients, 1)
+        whole("edges", self.edges, 1)
+        finite("data_min", self.data_min, 0)
+        finite("kld_max", self.kld_max, 0)
+        finite("kld_risk", self.kld_risk, 0, 1)
+        finite("data_risk", self.data_risk, 0, 1)
+        interval("[p_min, p_max]", (self.p_min, self.p_max), 0, 1, open_below=True)
+        whole("local_steps", self.local_steps, 1)
+        whole("edge_rounds", self.edge_rounds, 1)
+        finite("batch_fraction", self.batch_fraction, 0, 1, open_below=True)
+
 
 class ParticipationSetting(_Table, frozen=True, kw_only=True):
     """Who comes, and whether channels and CPUs change from round to round."""
@@ -47,13 +60,18 @@ class ParticipationSetting(_Table, frozen=True, kw_only=True):
     """`trace`: how far apart the rounds are in the phones' time."""
     fluctuate: bool = False
 
+    def __post_init__(self) -> None:
+        finite("mean_session", self.mean_session, 1)
+        finite("round_seconds", self.round_seconds, 0, open_below=True)
+
 
 class Setting(_Table, frozen=True, kw_only=True):
     """A cell's inputs, all of them: two cells with equal settings are the same cell."""
 
     measure: Measure
     policy: str
-    """A method of `stagewise methods`; for `planning` and `risk` a planner (`paper`, `local-search`, `pool`)."""
+    """A method of `stagewise methods`; for `planning` and `risk` a planner: `paper`, `local-search`
+    or `pool`."""
     seed: int
     scenario: ScenarioSetting = ScenarioSetting()
     participation: ParticipationSetting = ParticipationSetting()
@@ -65,8 +83,13 @@ class Setting(_Table, frozen=True, kw_only=True):
     image_size: int | None = None
     learning_rate: float | None = None
     target_accuracy: float | None = None
-    """Training ends once the model is this good."""
+    """What `cost_to_target` and its like count up to."""
+    stop_at_target: bool = True
+    """Whether training ends once the model is that good, or goes through all rounds."""
     evaluate_every: int = 1
+    test_samples: int | None = None
+    """The accuracy is that on so many test images, as many of each class as can be, the same for
+    every seed; by default on all."""
     replan_every: int | None = None
     """Plan A again after so many rounds, for policies that follow a plan."""
     diversity: float = 0.0
@@ -75,10 +98,37 @@ class Setting(_Table, frozen=True, kw_only=True):
     draws: int = 2000
     """`risk`: rounds drawn to count violations in."""
 
+    def __post_init__(self) -> None:
+        seed_number(self.seed)
+        whole("rounds", self.rounds, 1)
+        whole("evaluate_every", self.evaluate_every, 1)
+        whole("draws", self.draws, 1)
+        finite("diversity", self.diversity, 0)
+        for name in ("image_size", "test_samples", "replan_every"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1)
+        if self.learning_rate is not None:
+            finite("learning_rate", self.learning_rate, 0, open_below=True)
+        if self.target_accuracy is not None:
+            finite("target_accuracy", self.target_accuracy, 0, 1, open_below=True)
+
 
 def make_setting(fields: dict[str, Any], source: str) -> Setting:
     """The setting with these fields; whatever is wrong with them is one line."""
     try:
         return msgspec.convert(fields, Setting)
     except msgspec.ValidationError as error:
-        raise StagewiseError(one_line(f"{source}: {error}")) from None
+        raise StagewiseError(f"{source}: {explained(str(error), fields)}") from None
+
+
+def explained(message: str, fields: dict[str, Any]) -> str:
+    """msgspec's message about `fields` with the field in front and the value that it found."""
+    rule, _, place = message.partition(" - at `$")
+    path = place.removesuffix("`").lstrip(".")
+    value: Any = fields
+    for name in path.split(".") if path else ():
+        value = value.get(name) if isinstance(value, dict) else None
+    front = f"{path}: " if path else ""
+    if path and not isinstance(value, dict | list | None):
+        front = f"{path} = {shown(value)}: "
+    return one_line(f"{front}{rule[:1].lower()}{rule[1:]}")

@@ -95,7 +95,8 @@ class RunConfig(_Table, frozen=True, kw_only=True):
     momentum: float = 0.0
     weight_decay: float = 0.0
     dtype: Literal["float32", "float64"] = "float32"
-    device: Literal["cpu"] = "cpu"
+    device: str = "cpu"
+    """Where to train: `cpu`, `cuda`, `cuda:N` or `mps`."""
     remedy: Remedy | None = None
     """What to do with an edge that cannot keep its limits in a round; None: it trains as it is."""
     evaluate_every: int = 1

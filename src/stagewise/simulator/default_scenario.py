@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from stagewise.world.generate import TASKS, SystemParameters, Task, numeric
+from stagewise.world.generate import TASKS, Task, numeric
 from stagewise.world.scenario import Limits, Scenario
 
 CLIENTS, EDGES = 93, 4
@@ -21,16 +21,25 @@ def default_scenario(
     parameters: int,
     seed: int,
 ) -> Scenario:
-    """93 clients and 4 edges that share a data set of so many training `samples`.
+    """93 clients and 4 edges that share a data set of so many training `samples`; see `sized_task`."""
+    task, share = sized_task(name, samples, classes, image_shape, parameters)
+    limits = Limits(data_min=round(share * _PAPER_DATA_MIN))
+    return numeric(CLIENTS, EDGES, seed, task=task, limits=limits)
+
+
+def sized_task(
+    name: str, samples: int, classes: int, image_shape: tuple[int, int, int], parameters: int
+) -> tuple[Task, float]:
+    """What a data set means for clients, and by which factor `data_min` goes with it.
 
     A data set of the paper has the paper's sizes. Any other is dealt out as MNIST is: a client holds
     one to three tenths of the labels; its data and `data_min` are smaller or larger than the paper's by
     the same factor as the data set is than MNIST. Each sample then takes as many cycles more as there
     are samples less, so that delays and energies stay the paper's.
     """
+    model_bits = parameters * _BITS_PER_PARAMETER
     if name in TASKS:
-        task = replace(TASKS[name], model_bits=parameters * _BITS_PER_PARAMETER)
-        return numeric(CLIENTS, EDGES, seed, task=task)
+        return replace(TASKS[name], model_bits=model_bits), 1.0
     share = samples / _PAPER_SAMPLES
     low, high = TASKS["mnist"].data_range
     channels, height, width = image_shape
@@ -41,13 +50,6 @@ def default_scenario(
         labels_per_client=(fewest, max(fewest, round(0.3 * classes))),
         data_range=(max(1, round(share * low)), max(1, round(share * high))),
         sample_bits=channels * height * width * _BITS_PER_VALUE / share,
-        model_bits=parameters * _BITS_PER_PARAMETER,
+        model_bits=model_bits,
     )
-    return numeric(
-        CLIENTS,
-        EDGES,
-        seed,
-        task=task,
-        parameters=SystemParameters(),
-        limits=Limits(data_min=round(share * _PAPER_DATA_MIN)),
-    )
+    return task, share

@@ -1,7 +1,7 @@
 """The rounds a run goes through, drawn before it starts."""
 
 from stagewise.errors import StagewiseError
-from stagewise.simulator.config import RunConfig
+from stagewise.simulator.config import Participation
 from stagewise.world import participation
 from stagewise.world.fluctuation import fluctuate
 from stagewise.world.rounds import Round
@@ -9,9 +9,8 @@ from stagewise.world.scenario import Scenario
 from stagewise.world.trace import load_trace
 
 
-def draw_rounds(config: RunConfig, scenario: Scenario) -> list[Round]:
-    """Who is online in each round, by the model that the configuration names."""
-    wanted, rounds, seed = config.participation, config.rounds, config.seed
+def draw_rounds(wanted: Participation, scenario: Scenario, rounds: int, seed: int) -> list[Round]:
+    """Who is online in each round, by the model that is wanted."""
     if wanted.model == "own":
         raise StagewiseError("participation.model = 'own': the rounds themselves must be given")
     if wanted.trace is not None:

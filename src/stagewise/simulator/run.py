@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stagewise.decisions import DecisionRecord
-from stagewise.errors import StagewiseError
+from stagewise.errors import StagewiseError, TrainingDiverged
 from stagewise.plans import load_plan_record
 from stagewise.simulator.checkpoint import Weights
 from stagewise.simulator.config import RunConfig
@@ -85,6 +85,14 @@ class Run:
             f"Run({self.config.policy} on {self.config.dataset}, "
             f"{len(self.records)} of {self.config.rounds} rounds, accuracy {accuracy})"
         )
+
+
+class RunDiverged(TrainingDiverged):
+    """Training diverged in a run; `run` is what came before that round."""
+
+    def __init__(self, message: str, run: Run) -> None:
+        super().__init__(message)
+        self.run = run
 
 
 def load_run(path: str | Path) -> Run:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagewise.decisions import DecisionRecord
-from stagewise.errors import StagewiseError
+from stagewise.errors import StagewiseError, TrainingDiverged
 from stagewise.methods.stagewise import StagewisePolicy
 from stagewise.plans import Plan
 from stagewise.policy import Policy
@@ -20,7 +20,7 @@ from stagewise.simulator.loggers import make_logger
 from stagewise.simulator.loop import train_rounds
 from stagewise.simulator.progress import progress
 from stagewise.simulator.records import RoundRecord
-from stagewise.simulator.run import Run, load_run
+from stagewise.simulator.run import Run, RunDiverged, load_run
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray, Scenario
@@ -94,18 +94,26 @@ class Session:
     ) -> Run:
         records, decisions = list(so_far.records), list(so_far.decisions)
         tell = self._listeners(stack, so_far)
-        for trained in train_rounds(
-            self.config, self.online, len(records), weights, decider, self.team
-        ):
-            if recorder is not None:
-                position = Position(trained.record.round, decider.orders, decider.adopted)
-                recorder.add(trained.record, trained.decision.record(), trained.weights, position)
-            weights = trained.weights
-            records.append(trained.record)
-            decisions.append(trained.decision.record())
-            for listener in tell:
-                listener(trained.record)
-        return replace(so_far, records=records, decisions=decisions, weights=weights)
+        stopped: TrainingDiverged | None = None
+        try:
+            for trained in train_rounds(
+                self.config, self.online, len(records), weights, decider, self.team
+            ):
+                record, decision = trained.record, trained.decision.record()
+                if recorder is not None:
+                    position = Position(record.round, decider.orders, decider.adopted)
+                    recorder.add(record, decision, trained.weights, position)
+                weights = trained.weights
+                records.append(record)
+                decisions.append(decision)
+                for listener in tell:
+                    listener(record)
+        except TrainingDiverged as error:
+            stopped = error
+        run = replace(so_far, records=records, decisions=decisions, weights=weights)
+        if stopped is not None:
+            raise RunDiverged(str(stopped), run) from stopped
+        return run
 
     def _listeners(self, stack: ExitStack, so_far: Run) -> list[Callable[[RoundRecord], None]]:
         listeners: list[Callable[[RoundRecord], None]] = []

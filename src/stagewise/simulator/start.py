@@ -92,7 +92,7 @@ def simulate(
         if isinstance(dataset, str)
         else dataset
     )
-    network = DEFAULT_MODELS.get(data.name, _OTHER_MODEL) if model is None else model
+    network = default_model(data.name) if model is None else model
     world, source = _scenario(scenario, data, network, seed)
     drawn = isinstance(participation, Participation)
     config = make_config(
@@ -118,7 +118,7 @@ def simulate(
         replanning=replanning,
     )
     if isinstance(participation, Participation):
-        online = draw_rounds(config, world)
+        online = draw_rounds(config.participation, world, config.rounds, config.seed)
     else:
         online = list(participation)[:rounds]
     if len(online) < rounds:
@@ -180,6 +180,16 @@ def resume(
         decides = _policy_again(directory, so_far, policy)
         session = Session(config, world, so_far.online, decides, team, show_progress, loggers)
         return session.run_in(directory)
+
+
+def default_model(dataset: str) -> str:
+    """The name of the model that a data set is trained with unless another is asked for."""
+    return DEFAULT_MODELS.get(dataset, _OTHER_MODEL)
+
+
+def default_learning_rate(model: str) -> float:
+    """The learning rate that a model is trained with unless another is asked for."""
+    return _LEARNING_RATES.get(model, _OTHER_LEARNING_RATE)
 
 
 def need_torch() -> None:
@@ -260,7 +270,7 @@ def _team(
 
 
 def _learning_rate(model: "str | ModelBuilder") -> float:
-    return _LEARNING_RATES.get(_name(model), _OTHER_LEARNING_RATE)
+    return default_learning_rate(_name(model))
 
 
 def _name(model: "str | ModelBuilder") -> str:

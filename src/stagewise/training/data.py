@@ -1,7 +1,7 @@
 """The data set as the tensors that training reads, which worker processes can share."""
 
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,11 @@ class TrainingData:
     def shift(self, dtype: torch.dtype) -> Tensor:
         """What is then added to them."""
         return (-self.mean / self.std).to(dtype)
+
+    def on(self, device: torch.device) -> "TrainingData":
+        """The same with images, labels and indices on `device`, where batches are gathered."""
+        moved = ("train_images", "train_labels", "test_images", "test_labels", "index")
+        return replace(self, **{name: getattr(self, name).to(device) for name in moved})
 
     def share(self) -> "TrainingData":
         """The same in memory that other processes can read."""

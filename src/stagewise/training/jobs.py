@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from stagewise.errors import StagewiseError
+from stagewise.errors import TrainingDiverged
 from stagewise.training.batches import draw_batches
+from stagewise.training.device import CPU, device_of
 from stagewise.training.network import Network, read_network
 from stagewise.training.task import DTYPES, Loss, TrainingTask
 from stagewise.world.scenario import IntArray
@@ -67,7 +68,7 @@ class Recipe:
 
     builder: Callable[[], nn.Module]
     network: Network | None
-    """The model's layers where the fast path can train them."""
+    """The model's layers where the fast path can train them, which needs the CPU."""
     loss: Loss
     local_steps: int
     learning_rate: float
@@ -76,13 +77,16 @@ class Recipe:
     seed: int
     dtype: torch.dtype
     batch_sizes: IntArray
+    device: torch.device
 
     @classmethod
     def of(cls, task: TrainingTask) -> "Recipe":
         """The recipe of a task."""
+        device = device_of(task.device)
+        fast = device == CPU and task.loss is cross_entropy
         return cls(
             task.builder,
-            read_network(task.builder()) if task.loss is cross_entropy else None,
+            read_network(task.builder()) if fast else None,
             task.loss,
             task.local_steps,
             task.learning_rate,
@@ -91,6 +95,7 @@ class Recipe:
             task.seed,
             DTYPES[task.dtype],
             task.batch_sizes,
+            device,
         )
 
     def build(self) -> nn.Module:
@@ -110,9 +115,9 @@ class Recipe:
         )
 
 
-def diverged(client: int, job: TrainJob, step: int, loss: float) -> StagewiseError:
+def diverged(client: int, job: TrainJob, step: int, loss: float) -> TrainingDiverged:
     """The error for a loss that is no longer a number."""
-    return StagewiseError(
+    return TrainingDiverged(
         f"client {client}: the loss is {loss} in round {job.round_index}, edge round "
         f"{job.edge_round}, step {step}: training diverged; a smaller learning_rate may help"
     )

@@ -17,17 +17,21 @@ from stagewise.training.layout import WeightLayout
 
 
 class LeanTrainer:
-    """Trains clients one after the other on the same model, without copies of modules."""
+    """Trains clients one after the other on the same model, without copies of modules.
+
+    Weights come from the board and go back to it, which is in main memory; all else is on the device.
+    """
 
     def __init__(self, recipe: Recipe, data: TrainingData) -> None:
-        self._recipe, self._data = recipe, data
-        self._model = recipe.build()
+        device = recipe.device
+        self._recipe, self._data = recipe, data.on(device)
+        self._model = recipe.build().to(device)
         layout = WeightLayout(self._model, recipe.dtype)
-        self._vector = torch.zeros(layout.length, dtype=recipe.dtype)
-        self._counters = torch.zeros(layout.counter_length, dtype=torch.int64)
+        self._vector = torch.zeros(layout.length, dtype=recipe.dtype, device=device)
+        self._counters = torch.zeros(layout.counter_length, dtype=torch.int64, device=device)
         self._trained = layout.attach(self._model, self._vector, self._counters)
-        self._scale = data.scale(recipe.dtype).view(1, -1, 1, 1)
-        self._shift = data.shift(recipe.dtype).view(1, -1, 1, 1)
+        self._scale = data.scale(recipe.dtype).view(1, -1, 1, 1).to(device)
+        self._shift = data.shift(recipe.dtype).view(1, -1, 1, 1).to(device)
         convolves = any(isinstance(module, nn.Conv2d) for module in self._model.modules())
         self._format = torch.channels_last if convolves else torch.contiguous_format
 
@@ -59,7 +63,7 @@ class LeanTrainer:
     def _train_client(self, client: int, job: TrainJob) -> None:
         recipe, data = self._recipe, self._data
         own = data.samples(client)
-        batches = torch.from_numpy(recipe.batches(client, len(own), job))
+        batches = torch.from_numpy(recipe.batches(client, len(own), job)).to(recipe.device)
         # For layers that draw at random, such as dropout.
         torch.manual_seed(
             integer_seed(recipe.seed, f"layers {client} {job.edge_round}", job.round_index)

@@ -15,6 +15,7 @@ from stagewise.datasets import Dataset, Partition
 from stagewise.errors import StagewiseError, shown
 from stagewise.models import build_model
 from stagewise.models.catalogue import seeded
+from stagewise.training.device import device_of
 from stagewise.world.checks import finite, seed_number, whole
 from stagewise.world.scenario import FloatArray, IntArray
 
@@ -60,7 +61,8 @@ class TrainingTask:
     seed: int = 0
     loss: Loss = cross_entropy
     dtype: Precision = "float32"
-    device: Literal["cpu"] = "cpu"
+    device: str = "cpu"
+    """`cpu`, `cuda`, `cuda:N` or `mps`: where clients train and models are evaluated."""
 
     def __post_init__(self) -> None:
         whole("local_steps", self.local_steps, 1)
@@ -71,8 +73,8 @@ class TrainingTask:
         seed_number(self.seed)
         if self.dtype not in DTYPES:
             raise StagewiseError(f"dtype = {shown(self.dtype)}: must be one of {', '.join(DTYPES)}")
-        if self.device != "cpu":
-            raise StagewiseError(f"device = {shown(self.device)}: must be 'cpu'")
+        if device_of(self.device).type == "mps" and self.dtype != "float32":
+            raise StagewiseError(f"dtype = {shown(self.dtype)}: must be float32 on the device mps")
         fraction = np.asarray(self.batch_fraction)
         if fraction.shape != (len(self.data_sizes),):
             raise StagewiseError(

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 import torch
 
+from stagewise.errors import StagewiseError
 from stagewise.training.crew import Crew, LocalCrew, ProcessCrew
 from stagewise.training.data import TrainingData
 from stagewise.training.jobs import Board, EvaluateJob, Recipe, TrainJob
@@ -34,6 +35,8 @@ class TrainingTeam:
 
     def __init__(self, task: TrainingTask, workers: int = 1) -> None:
         whole("workers", workers, 1)
+        if task.device != "cpu" and workers > 1:
+            raise StagewiseError(f"workers = {workers}: must be 1 on the device {task.device}")
         self.task = task
         self._workers = workers
         self._recipe = recipe = Recipe.of(task)

@@ -1,0 +1,180 @@
+"""Commands of a deployment: `stagewise deploy up`, `status` and `init`."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stagewise.cli.deploy_init_command import init
+from stagewise.cli.options import ReplanEvery
+from stagewise.cli.simulation_commands import RunInterrupted
+from stagewise.cli.tables import print_table
+from stagewise.errors import StagewiseError
+
+if TYPE_CHECKING:
+    from stagewise.deploy.status import Status
+
+# Whatever needs NumPy, PyTorch or Flower is imported inside the commands: --help answers at once.
+
+deploy_app = typer.Typer(
+    help="Train for real: cloud, edges and clients as processes.", no_args_is_help=True
+)
+deploy_app.command()(init)
+
+
+@deploy_app.command()
+def up(
+    out: Annotated[str, typer.Option(help="Folder of the run; the same command goes on with it.")],
+    local: Annotated[
+        bool, typer.Option("--local", help="All processes on this machine, on loopback.")
+    ] = False,
+    site: Annotated[
+        str | None, typer.Option(help="Instead: the cloud's folder, by `deploy init`.")
+    ] = None,
+    clients: Annotated[int | None, typer.Option(help="Number of clients [8].")] = None,
+    edges: Annotated[int | None, typer.Option(help="Number of edges [2].")] = None,
+    design: Annotated[
+        str | None,
+        typer.Option(help="H: edges are servers; F: groups at the cloud; in-process [H]."),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds [10].")] = None,
+    policy: Annotated[str | None, typer.Option(help="See `stagewise methods` [pool].")] = None,
+    dataset: Annotated[str | None, typer.Option(help="See `stagewise data` [mnist5k].")] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="Folder of data sets. Default: $STAGEWISE_DATA.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Default: by the data set.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Default: by the model.")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="Scenario file. Default: the paper's, for few clients.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random draw [0].")] = None,
+    remedy: Annotated[
+        str | None,
+        typer.Option(help="An edge is gone: lend its clients to others, or drop them [lend]."),
+    ] = None,
+    deadline_factor: Annotated[
+        float | None, typer.Option(help="A round may take so many times what it should [2].")
+    ] = None,
+    replan_every: ReplanEvery = None,
+    polls: Annotated[
+        int | None, typer.Option(help="How often to ask who is there before Plan A [2].")
+    ] = None,
+    measured_costs: Annotated[
+        bool | None,
+        typer.Option("--measured-costs", help="Decide with the CPU speeds that were measured."),
+    ] = None,
+) -> None:
+    """Start everything, train to the last round, end everything."""
+    if local and site is not None:
+        raise StagewiseError("local: must not be given with a site, which is on other machines")
+    try:
+        from stagewise.deploy.up import up as start
+        from stagewise.deploy.wanted import make_wanted
+
+        wanted = make_wanted(
+            site=site,
+            design=design,
+            clients=clients,
+            edges=edges,
+            scenario=scenario,
+            dataset=dataset,
+            data_dir=data_dir,
+            model=model,
+            learning_rate=learning_rate,
+            policy=policy,
+            rounds=rounds,
+            seed=seed,
+            remedy=remedy,
+            replan_every=replan_every,
+            deadline_factor=deadline_factor,
+            measured_costs=measured_costs,
+            polls=polls,
+        )
+        run = start(out, wanted, show_progress=True)
+    except KeyboardInterrupt:
+        if not (Path(out) / "config.toml").exists():
+            raise
+        raise RunInterrupted(
+            f"interrupted, all processes ended; to go on: stagewise deploy up --out {out}"
+        ) from None
+    accuracy = "not evaluated" if run.accuracy is None else f"accuracy {run.accuracy:.4f}"
+    print(f"{out}: {len(run.records)} rounds, {accuracy}", file=sys.stderr)
+
+
+@deploy_app.command()
+def status(
+    directory: Annotated[str, typer.Argument(help="Folder of a deployment's run.")],
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """Who is up, the round under way, who trains where, and what became of every update."""
+    from stagewise.deploy.status import read_status
+
+    found = read_status(directory)
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(found).decode())
+        return
+    for line in _lines(found):
+        print(line)
+    print_table(*_table(found))
+
+
+def _lines(found: "Status") -> list[str]:
+    doing = found.phase if found.running or found.phase == "finished" else "not running"
+    up = [edge for edge, there in found.edges.items() if there]
+    lines = [
+        f"design {found.design}, {doing}; {found.complete} of {found.rounds} rounds complete",
+        f"edges up: {len(up)} of {len(found.edges)}{_missing(found.edges)}",
+        f"clients up: {sum(map(bool, found.clients.values()))} of {len(found.clients)}"
+        f"{_missing(found.clients)}",
+    ]
+    word = "trains" if found.phase == "training" and found.running else "trained last"
+    lines += [f"{word}: {edge}: {', '.join(members)}" for edge, members in found.trains.items()]
+    fates = ", ".join(f"{count} {fate}" for fate, count in found.fates.items())
+    sums = "adds up" if found.adds_up else "DOES NOT ADD UP"
+    lines.append(f"updates: {found.asked} asked for: {fates}; {sums}")
+    lines += [f"  {line}" for line in found.not_counted[-10:]]
+    if found.backhaul is not None:
+        ratio = found.backhaul
+        lines.append(
+            f"cloud's bytes, H over F: {ratio.measured:.3f} measured, {ratio.predicted:.3f} by the "
+            f"number of models ({ratio.rounds} rounds without a fault)"
+        )
+    return lines
+
+
+def _missing(there: "dict[str, bool] | dict[str, list[str]]") -> str:
+    gone = [name for name, found in there.items() if not found]
+    return f", without {', '.join(gone)}" if gone else ""
+
+
+def _table(found: "Status") -> tuple[list[str], list[list[str]]]:
+    headings = [
+        *("round", "accuracy", "up", "serve", "counted", "not"),
+        *("delay s", "expected", "predicted", "deadline"),
+        *("energy J", "predicted", "cloud kB", "predicted", "clients kB"),
+    ]
+    lines = [
+        [
+            f"{line.round}{'' if line.feasible else '*'}",
+            "" if line.accuracy is None else f"{line.accuracy:.4f}",
+            f"{line.edges} + {line.clients}",
+            str(line.serving),
+            str(line.fates["counted"]),
+            str(sum(line.fates.values()) - line.fates["counted"]),
+            f"{line.delay_s:.1f}",
+            f"{line.expected_delay_s:.1f}",
+            f"{line.predicted_delay_s:.2f}",
+            f"{line.deadline_s:.1f}",
+            f"{line.energy_j:.2f}",
+            f"{line.predicted_energy_j:.2f}",
+            f"{line.cloud_bytes / 1000:.1f}",
+            f"{line.predicted_cloud_bytes / 1000:.1f}",
+            f"{line.client_bytes / 1000:.1f}",
+        ]
+        for line in found.history
+    ]
+    return headings, lines

@@ -1,0 +1,1 @@
+"""The programs of clients and edges: `python -m stagewise.deploy.apps.client_app`, `.edge_app`."""

@@ -1,0 +1,129 @@
+"""What was measured beside what the scenario predicts, and the links' costs estimated from it."""
+
+from collections import deque
+from collections.abc import Iterable
+
+import numpy as np
+
+from stagewise.deploy.transport import ClientReport
+from stagewise.world.costs import LinkCosts, edge_costs, transmission_delay_s
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
+
+WORTH = 2.0
+"""How many observations it takes to weigh as much as what was known without them."""
+
+KEPT = 20
+"""Older observations of a client or a link are forgotten."""
+
+LARGEST_CHANGE = 10.0
+"""By what factor a CPU frequency may differ from the scenario's: the energy goes with its square."""
+
+LATE = 1.5
+"""An update that came too late took at least the time there was; it is taken for so much more."""
+
+
+class Ratios:
+    """Measured over predicted for each of several things, in groups: medians, shrunk twice.
+
+    What is known of a thing is drawn towards its group, a group towards all, all towards 1; the more
+    was observed, the less. Works on logarithms, so that twice and half are equally far off.
+    """
+
+    def __init__(self, group: IntArray) -> None:
+        self._group = group
+        self._seen: list[deque[float]] = [deque(maxlen=KEPT) for _ in group]
+
+    def observe(self, thing: int, measured: float, predicted: float) -> None:
+        """Take in one measurement; both in the same unit, above 0."""
+        self._seen[thing].append(float(np.log(measured / predicted)))
+
+    def values(self) -> FloatArray:
+        """The present ratio of each thing; all 1 before anything was observed."""
+        overall = _shrunk([value for seen in self._seen for value in seen], 0.0)
+        by_group: dict[int, list[float]] = {}
+        for group, seen in zip(self._group.tolist(), self._seen, strict=True):
+            by_group.setdefault(group, []).extend(seen)
+        groups = {group: _shrunk(seen, overall) for group, seen in by_group.items()}
+        ratios = [
+            _shrunk(list(seen), groups[group])
+            for group, seen in zip(self._group.tolist(), self._seen, strict=True)
+        ]
+        return np.asarray(np.exp(ratios))
+
+
+def _shrunk(seen: list[float], towards: float) -> float:
+    if not seen:
+        return towards
+    return (len(seen) * float(np.median(seen)) + WORTH * towards) / (len(seen) + WORTH)
+
+
+class MeasuredCosts:
+    """The time of every link and client, from the scenario's and what training took so far."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        send_s = transmission_delay_s(scenario)
+        self._compute_s = np.zeros(len(scenario.clients))
+        self._compute_s[scenario.links.client] = scenario.costs.delay_s - send_s
+        self._links = Ratios(scenario.links.client)
+        self._computing = Ratios(np.zeros(len(scenario.clients), dtype=np.int64))
+
+    def learn(self, updates: Iterable[ClientReport], deadline_s: float, engine_s: float) -> None:
+        """Take in a round's updates; `engine_s` is what a message costs whatever it carries."""
+        scenario = self._scenario
+        for update in updates:
+            client = scenario.clients.index[update.client]
+            edge = scenario.edges.index[update.edge]
+            link = int(scenario.links.find(np.array([client]), np.array([edge]))[0])
+            seconds = _seconds(update, deadline_s / scenario.edge_rounds, engine_s)
+            if seconds is not None and link >= 0:
+                self._links.observe(link, seconds, float(scenario.costs.delay_s[link]))
+            if update.train_s and self._compute_s[client] > 0:
+                self._computing.observe(client, update.train_s, float(self._compute_s[client]))
+
+    @property
+    def link_ratios(self) -> FloatArray:
+        """By what factor each link's edge round takes longer than predicted; shape (links,)."""
+        return self._links.values()
+
+    @property
+    def cpu_hz(self) -> FloatArray:
+        """The CPU frequencies with which the predicted training takes as long as measured."""
+        ratio = np.clip(self._computing.values(), 1 / LARGEST_CHANGE, LARGEST_CHANGE)
+        return np.asarray(self._scenario.clients.cpu_hz / ratio)
+
+    def delay_s(self, edge_of: IntArray) -> float:
+        """T of Eq. 4 for an assignment, with the links' measured times."""
+        costs = self._scenario.costs
+        measured = LinkCosts(costs.delay_s * self.link_ratios, costs.energy_j)
+        return edge_costs(self._scenario, measured, edge_of).round_delay_s
+
+
+def _seconds(update: ClientReport, available_s: float, engine_s: float) -> float | None:
+    """How long the client and its link took without the engine; None where nothing is known."""
+    trained_s = update.train_s or 0.0
+    if update.round_trip_s is not None:
+        taken = max(trained_s, update.round_trip_s - engine_s)
+    elif update.fate == "late":
+        taken = max(trained_s, LATE * available_s - engine_s)
+    else:
+        return None
+    return taken if taken > 0 else None
+
+
+def modelled_energy_j(
+    round_: Round, updates: Iterable[ClientReport], edges: Iterable[str]
+) -> float:
+    """Eq. 5 over what took place: updates that were trained, and edges whose model arrived.
+
+    Nothing measures joules: this is the scenario's energy of each. An update that was lost is left
+    out, whatever its client spent before it went.
+    """
+    scenario = round_.scenario
+    trained = [update for update in updates if update.fate != "lost"]
+    client = np.array([scenario.clients.index[update.client] for update in trained], np.int64)
+    edge = np.array([scenario.edges.index[update.edge] for update in trained], np.int64)
+    link = scenario.links.find(client, edge)
+    sent = [scenario.edges.index[name] for name in edges]
+    return float(round_.costs.energy_j[link].sum() + scenario.edges.uplink_energy_j[sent].sum())

@@ -1,0 +1,137 @@
+"""What goes over the wire: a model as one blob beside a small text, both checked on receipt.
+
+Flower fetches every array of a message by requests of its own, so that a model of many layers would
+cost hundreds of them; in the form of safetensors it is one array, and nothing in it can be code.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import msgspec
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from stagewise.deploy.transport import Fate
+from stagewise.errors import StagewiseError, one_line
+
+if TYPE_CHECKING:
+    from stagewise.training import Weights
+
+MODEL, TEXT = "model", "text"
+SAFETENSORS = "safetensors"
+QUERY, TRAIN = "query", "train"
+LONGEST_REASON = 500
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The text of a message, as JSON."""
+
+
+class Hello(_Body, frozen=True):
+    """Who are you? An edge asks its own clients, and answers within `deadline_s`."""
+
+    deadline_s: Seconds
+
+
+class Here(_Body, frozen=True):
+    """Who answers; an edge says which of its clients did, and how many seconds each took."""
+
+    kind: Literal["client", "edge"]
+    id: str
+    clients: dict[str, Seconds] = {}
+
+
+class Step(_Body, frozen=True):
+    """Train this model for one edge round: what is asked, and what an update answers to."""
+
+    round: Count
+    edge_round: Count
+    edge: str
+    client: str
+
+
+class Update(_Body, frozen=True):
+    """The answer to a `Step`, with the client's model; without one where `failure` says why."""
+
+    step: Step
+    train_s: Seconds
+    failure: str = ""
+
+
+class EdgeOrder(_Body, frozen=True):
+    """A round for an edge: its clients with their samples, in a fixed order."""
+
+    round: Count
+    edge: str
+    clients: dict[str, Count]
+    edge_rounds: Count
+    deadline_s: Seconds
+    """From the moment the edge has it."""
+
+
+class StepReport(_Body, frozen=True):
+    """What became of an update, as an edge tells the cloud."""
+
+    client: str
+    edge_round: Count
+    fate: Fate
+    reason: str
+    train_s: Seconds | None
+    round_trip_s: Seconds | None
+    bytes_up: Count
+    bytes_down: Count
+
+
+class EdgeAnswer(_Body, frozen=True):
+    """An edge's round, with its model where `data` is above 0."""
+
+    round: Count
+    edge: str
+    data: Count
+    reports: tuple[StepReport, ...]
+
+
+Body = TypeVar("Body", bound=_Body)
+
+
+def pack(body: _Body, weights: Weights | None = None) -> RecordDict:
+    """A message's content."""
+    records = RecordDict({TEXT: ConfigRecord({"json": msgspec.json.encode(body).decode()})})
+    if weights is not None:
+        blob = save({name: np.asarray(array, order="C") for name, array in weights.items()})
+        records[MODEL] = ArrayRecord({MODEL: Array("uint8", (len(blob),), SAFETENSORS, blob)})
+    return records
+
+
+def read(content: RecordDict, kind: type[Body]) -> Body:
+    """The text of a message, which must be a `kind`."""
+    try:
+        text: Any = content.config_records[TEXT]["json"]
+        return msgspec.json.decode(text, type=kind)
+    except (KeyError, TypeError, msgspec.MsgspecError, RecursionError) as error:
+        reason = one_line(str(error))[:LONGEST_REASON]
+        raise StagewiseError(f"message: must be a {kind.__name__}: {reason}") from None
+
+
+def model_of(content: RecordDict) -> Weights | None:
+    """The model in a message, as it came; None where there is none."""
+    if MODEL not in content.array_records:
+        return None
+    try:
+        weights: Weights = load(content.array_records[MODEL][MODEL].data)
+    except (KeyError, SafetensorError, ValueError, TypeError) as error:
+        raise StagewiseError(f"model: cannot be read: {one_line(str(error))}") from None
+    return weights
+
+
+def payload(content: RecordDict) -> int:
+    """The bytes of the model in a message."""
+    return sum(
+        len(array.data) for record in content.array_records.values() for array in record.values()
+    )

@@ -1,0 +1,151 @@
+"""What a deployment writes beside the run's own files: `live.jsonl` and `status.json`."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from stagewise.deploy.transport import ClientReport, EdgeReport, Fate
+from stagewise.errors import StagewiseError
+from stagewise.files import decode_json, decode_json_lines, read_bytes, write_bytes
+
+LIVE, STATUS, DEPLOYMENT = "live.jsonl", "status.json", "deploy.json"
+
+DesignName = Literal["H", "F", "in-process"]
+Phase = Literal["starting", "polling", "deciding", "training", "stopped", "finished"]
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A part of a file."""
+
+
+class Deployment(_Record, frozen=True, kw_only=True):
+    """`deploy.json`: what decides how a run is carried out, beside its `config.toml`."""
+
+    format: Literal["stagewise-deploy/1"] = "stagewise-deploy/1"
+    design: DesignName
+    site: str | None = None
+    """The cloud's folder of a deployment on several machines; None: all on one."""
+    deadline_factor: float
+    measured_costs: bool
+    polls: int
+
+
+class LiveRecord(_Record, frozen=True, kw_only=True):
+    """A line of `live.jsonl`: one round, measured beside predicted."""
+
+    round: int
+    edges: list[str]
+    """Those that answered the poll."""
+    reached: dict[str, list[str]]
+    """The clients that answered, each with the edges it answered through."""
+    answer_s: dict[str, float]
+    poll_s: float
+    deadline_s: float
+    delay_s: float
+    """Measured: from the order to the new model."""
+    predicted_delay_s: float
+    """Eq. 4 with the scenario's costs: the decision's own."""
+    expected_delay_s: float
+    """Eq. 4 with the links' measured costs, and the engine's time for its messages."""
+    energy_j: float
+    """Eq. 5 over what took place; modelled, not measured."""
+    predicted_energy_j: float
+    cloud_bytes_up: int
+    cloud_bytes_down: int
+    predicted_cloud_bytes: int
+    """Each way, by the models that are to cross the cloud's links in this design."""
+    client_bytes_up: int
+    client_bytes_down: int
+    predicted_client_bytes: int
+    """Each way, by the models that clients are to send."""
+    asked: int
+    fates: dict[Fate, int]
+    """How many updates ended in each; together `asked`."""
+    faults: list[str]
+    """What did not add up in the transport's reports."""
+    updates: list[ClientReport]
+    edge_fates: list[EdgeReport]
+
+
+class StatusRecord(_Record, frozen=True, kw_only=True):
+    """`status.json`: what the cloud's process is doing."""
+
+    design: DesignName
+    phase: Phase
+    round: int
+    rounds: int
+    changed: float
+    """When this was written, in seconds of the Unix epoch."""
+    pid: int
+    edges: list[str] = []
+    reached: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
+    """Who trains where in the round under way, or in the last one."""
+    deadline_s: float | None = None
+    fates: dict[Fate, int] = {}
+    """Of all complete rounds."""
+    faults: int = 0
+
+
+def save_deployment(deployment: Deployment, folder: Path) -> None:
+    write_bytes(folder / DEPLOYMENT, msgspec.json.encode(deployment) + b"\n")
+
+
+def load_deployment(folder: Path) -> Deployment:
+    return decode_json(read_bytes(folder / DEPLOYMENT), Deployment, str(folder / DEPLOYMENT))
+
+
+def save_status(status: StatusRecord, folder: Path) -> None:
+    write_bytes(folder / STATUS, msgspec.json.encode(status) + b"\n")
+
+
+def load_status(folder: Path) -> StatusRecord | None:
+    """What the cloud's process last said; None before it said anything."""
+    path = folder / STATUS
+    return decode_json(read_bytes(path), StatusRecord, str(path)) if path.exists() else None
+
+
+def load_live(folder: Path, complete: int) -> list[LiveRecord]:
+    """The lines of the `complete` first rounds."""
+    path = folder / LIVE
+    lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
+    records: list[LiveRecord] = decode_json_lines(
+        b"\n".join(lines[:complete]), LiveRecord, str(path)
+    )
+    if [record.round for record in records] != list(range(complete)):
+        raise StagewiseError(f"{path}: the rounds must be in order, from 0 to {complete - 1}")
+    return records
+
+
+class LiveFile:
+    """Adds lines to `live.jsonl`."""
+
+    def __init__(self, path: Path, stream: FileIO) -> None:
+        self._path, self._stream = path, stream
+
+    def add(self, record: LiveRecord) -> None:
+        """Write a line; it is on disk when this returns."""
+        left = memoryview(msgspec.json.encode(record) + b"\n")
+        try:
+            while left:
+                left = left[self._stream.write(left) :]
+            os.fsync(self._stream.fileno())
+        except OSError as error:
+            raise StagewiseError(f"{self._path}: cannot be written: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def live_file(folder: Path, complete: int) -> Iterator[LiveFile]:
+    """`live.jsonl` with the lines of the `complete` first rounds; what follows them is cut off."""
+    path = folder / LIVE
+    path.touch()
+    kept = sum(len(line) + 1 for line in read_bytes(path).split(b"\n")[:-1][:complete])
+    with FileIO(path, "r+") as stream:
+        stream.truncate(kept)
+        stream.seek(kept)
+        yield LiveFile(path, stream)

@@ -1,0 +1,184 @@
+"""What `deploy status` shows, put together from a run's files; the run may be going on or over."""
+
+from pathlib import Path
+
+import msgspec
+
+from stagewise.deploy.accounts import FATES
+from stagewise.deploy.records import (
+    Deployment,
+    LiveRecord,
+    load_deployment,
+    load_live,
+    load_status,
+)
+from stagewise.deploy.transport import Fate
+from stagewise.simulator.directory import DECISIONS, RunDirectory
+from stagewise.simulator.records import RoundRecord
+
+
+class Backhaul(msgspec.Struct, frozen=True, kw_only=True):
+    """The cloud's traffic in design H over what F would have carried, which is every update."""
+
+    predicted: float
+    """By the number of models: one each way for an edge, against one for an update."""
+    measured: float
+    """By the bytes of models that crossed the cloud's links, and those of clients."""
+    rounds: int
+    """The rounds it is taken from: those in which every update was counted."""
+
+
+class RoundStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete round: measured beside predicted."""
+
+    round: int
+    accuracy: float | None
+    feasible: bool
+    edges: int
+    """How many answered."""
+    clients: int
+    """How many answered."""
+    serving: int
+    fates: dict[Fate, int]
+    delay_s: float
+    predicted_delay_s: float
+    expected_delay_s: float
+    deadline_s: float
+    energy_j: float
+    predicted_energy_j: float
+    cloud_bytes: int
+    predicted_cloud_bytes: int
+    client_bytes: int
+    faults: list[str]
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A deployed run."""
+
+    design: str
+    running: bool
+    phase: str
+    round: int
+    """The round under way, or the last one; from 0."""
+    rounds: int
+    complete: int
+    edges: dict[str, bool]
+    """Which answered the newest poll."""
+    clients: dict[str, list[str]]
+    """Every client with the edges through which it answered the newest poll."""
+    trains: dict[str, list[str]]
+    """Who trains where in the round under way, or trained in the last one."""
+    deadline_s: float | None
+    fates: dict[Fate, int]
+    asked: int
+    adds_up: bool
+    """Whether the fates are those of all updates that were asked for, each counted once."""
+    not_counted: list[str]
+    """A line for each update that was not counted."""
+    backhaul: Backhaul | None
+    history: list[RoundStatus]
+
+
+def read_status(directory: str | Path) -> Status:
+    """The status of the run in a folder."""
+    run = RunDirectory.open(directory)
+    deployment, scenario, config = load_deployment(run.path), run.scenario(), run.config()
+    records = run.rounds()
+    live = load_live(run.path, len(records))
+    said = load_status(run.path)
+    fates = {fate: sum(record.fates[fate] for record in live) for fate in FATES}
+    asked = sum(record.asked for record in live)
+    reached = {} if said is None else said.reached
+    answered = [] if said is None else said.edges
+    return Status(
+        design=deployment.design,
+        running=is_running(run.path),
+        phase="starting" if said is None else said.phase,
+        round=0 if said is None else said.round,
+        rounds=config.rounds,
+        complete=len(records),
+        edges={edge: edge in answered for edge in scenario.edges.ids},
+        clients={client: reached.get(client, []) for client in scenario.clients.ids},
+        trains={} if said is None else said.groups,
+        deadline_s=None if said is None else said.deadline_s,
+        fates=fates,
+        asked=asked,
+        adds_up=adds_up(live),
+        not_counted=[line for record in live for line in not_counted(record)],
+        backhaul=backhaul(deployment, live),
+        history=[_round(*pair) for pair in zip(records, live, strict=True)],
+    )
+
+
+def adds_up(live: list[LiveRecord]) -> bool:
+    """Whether every update of every round has exactly one fate, by the lines themselves."""
+    for record in live:
+        keys = {(update.edge, update.edge_round, update.client) for update in record.updates}
+        told = {fate: sum(update.fate == fate for update in record.updates) for fate in FATES}
+        whole = len(keys) == len(record.updates) == record.asked == sum(record.fates.values())
+        if not whole or told != record.fates or record.faults:
+            return False
+    return True
+
+
+def not_counted(record: LiveRecord) -> list[str]:
+    """Who was late, rejected or lost in a round, and why."""
+    return [
+        f"round {record.round}, edge round {update.edge_round}: {update.client} at {update.edge}: "
+        f"{update.fate}: {update.reason}"
+        for update in record.updates
+        if update.fate != "counted"
+    ]
+
+
+def backhaul(deployment: Deployment, live: list[LiveRecord]) -> Backhaul | None:
+    """The saving of design H as far as it was measured; None for F, which saves nothing."""
+    clean = [record for record in live if record.asked and record.fates["counted"] == record.asked]
+    carried = sum(record.client_bytes_up + record.client_bytes_down for record in clean)
+    if deployment.design != "H" or carried == 0:
+        return None
+    crossed = sum(record.cloud_bytes_up + record.cloud_bytes_down for record in clean)
+    models = sum(len(record.edge_fates) for record in clean)
+    return Backhaul(
+        predicted=models / sum(record.asked for record in clean),
+        measured=crossed / carried,
+        rounds=len(clean),
+    )
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a process is at work on the run: it holds a lock as long as it lives."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return False
+    with (folder / DECISIONS).open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks
+            return False
+    return False
+
+
+def _round(record: RoundRecord, live: LiveRecord) -> RoundStatus:
+    return RoundStatus(
+        round=record.round,
+        accuracy=record.accuracy,
+        feasible=record.feasible,
+        edges=len(live.edges),
+        clients=len(live.reached),
+        serving=record.clients,
+        fates=live.fates,
+        delay_s=live.delay_s,
+        predicted_delay_s=live.predicted_delay_s,
+        expected_delay_s=live.expected_delay_s,
+        deadline_s=live.deadline_s,
+        energy_j=live.energy_j,
+        predicted_energy_j=live.predicted_energy_j,
+        cloud_bytes=live.cloud_bytes_up + live.cloud_bytes_down,
+        predicted_cloud_bytes=2 * live.predicted_cloud_bytes,
+        client_bytes=live.client_bytes_up + live.client_bytes_down,
+        faults=live.faults,
+    )

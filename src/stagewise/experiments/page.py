@@ -1,0 +1,277 @@
+"""What readers get: each experiment's picture and table as files, and one page about them all."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from stagewise import __version__
+from stagewise.errors import StagewiseError
+from stagewise.experiments.catalogue import experiments
+from stagewise.experiments.document import (
+    Block,
+    Bullets,
+    Heading,
+    Image,
+    Table,
+    Text,
+    to_html,
+    to_markdown,
+)
+from stagewise.experiments.experiment import Claim
+from stagewise.experiments.machine import Machine
+from stagewise.experiments.names import dataset_name
+from stagewise.experiments.results import FILE, Result, load_result
+from stagewise.experiments.table import (
+    Judged,
+    judge,
+    markdown_blocks,
+    ran_title,
+    table_blocks,
+    title,
+)
+from stagewise.experiments.verdicts import KINDS, Kind, Verdict
+from stagewise.files import write_bytes
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 72rem;
+       margin: 1.5rem auto; padding: 0 1rem; overflow-wrap: break-word; }
+h1 { font-size: 1.8rem; margin-bottom: 0.3rem; }
+h2 { font-size: 1.4rem; margin: 2.6rem 0 0.4rem; border-bottom: 2px solid #ddd; }
+h3 { font-size: 1.15rem; margin: 2.4rem 0 0.3rem; }
+p { margin: 0.4rem 0; } ul { padding-left: 1.3rem; } li { margin: 0.3rem 0; }
+.quiet { color: #555; font-size: 0.9rem; }
+figure { margin: 1rem 0; } img { max-width: min(100%, 64rem); height: auto; border: 1px solid #e4e4e4; }
+.scroll { overflow-x: auto; margin: 0.6rem 0; }
+table { border-collapse: collapse; font-size: 0.85rem; }
+th, td { padding: 0.25rem 0.6rem; text-align: right; border-bottom: 1px solid #ddd;
+         white-space: nowrap; vertical-align: top; }
+th { font-weight: 600; vertical-align: bottom; } .name { text-align: left; white-space: normal; }
+summary { cursor: pointer; color: #0b5394; }
+a { color: #0b5394; }
+b.agrees { color: #1a6b2d; } b.better { color: #0b5394; } b.differs { color: #a8321a; }
+b.not-run { color: #666; }
+@media (max-width: 40rem) { body { font-size: 15px; padding: 0 0.6rem; } h1 { font-size: 1.5rem; } }
+"""
+
+_RULES = (
+    "**Agrees**: the paper's value lies within our 95% interval or within 10% of our mean (increases "
+    "over another method: within 5 percentage points; differences between accuracies: within 1 "
+    "point); a claim holds at every point that was run. **Better**: beyond that, in the direction "
+    "that is better. **Differs**: anything else. **Not run**: not part of this profile, or on "
+    "other data than the paper's."
+)
+
+
+def write_outputs(result: Result, folder: str | Path) -> list[Path]:
+    """Write picture.png, picture.svg and table.md into `folder`; all are made before any is written."""
+    from stagewise.experiments.pictures.figure import FORMATS, draw, rendered
+
+    figure = draw(result)
+    contents = {f"picture.{kind}": rendered(figure, kind) for kind in FORMATS}
+    contents["table.md"] = to_markdown(markdown_blocks(judge(result))).encode()
+    _make_folder(Path(folder))
+    paths = [Path(folder) / name for name in contents]
+    for path, content in zip(paths, contents.values(), strict=True):
+        write_bytes(path, content)
+    return paths
+
+
+def write_report(results_folder: str | Path, page: str | Path) -> Path:
+    """Write one page about all results below `results_folder`; HTML, or Markdown for `.md`.
+
+    Pictures and tables are drawn anew into folders beside the page; cells are not copied.
+    """
+    results, page = load_results(results_folder), Path(page)
+    for result in results:
+        write_outputs(result, page.parent / result.experiment.id)
+    blocks = page_blocks([judge(result) for result in results])
+    text = to_markdown(blocks) if page.suffix == ".md" else _whole_page(blocks)
+    write_bytes(page, text.encode())
+    return page
+
+
+def load_results(folder: str | Path) -> list[Result]:
+    """All results below `folder`, in the order of the page."""
+    paths = sorted(Path(folder).glob(f"*/{FILE}"))
+    if not paths:
+        raise StagewiseError(f"{folder}: must hold folders with a {FILE}, which `run` writes")
+    results = [load_result(path) for path in paths]
+    groups: dict[str, int] = {}  # a group stands where its first experiment does
+    for result in results:
+        experiment = result.experiment
+        first = groups.get(experiment.group, experiment.order)
+        groups[experiment.group] = min(first, experiment.order)
+    return sorted(
+        results,
+        key=lambda r: (
+            groups[r.experiment.group],
+            r.experiment.group,
+            r.experiment.order,
+            r.experiment.id,
+        ),
+    )
+
+
+def page_blocks(judged: Sequence[Judged]) -> list[Block]:
+    """The whole page."""
+    return [
+        Heading("Stagewise: the paper's figures and tables, and ours", 1),
+        Text(
+            "Every figure and table of the paper run again, our numbers beside the paper's. "
+            f"Made by Stagewise {__version__} from the results of `stagewise experiment run`."
+        ),
+        *_summary(judged),
+        *_contents(judged),
+        *_conditions([one.result for one in judged]),
+        *(block for number, one in enumerate(judged) for block in _section(judged, number, one)),
+    ]
+
+
+def _section(judged: Sequence[Judged], number: int, one: Judged) -> Iterator[Block]:
+    experiment = one.result.experiment
+    group = experiment.group
+    if group and (number == 0 or judged[number - 1].result.experiment.group != group):
+        yield Heading(group)
+    yield Heading(title(one), 3, experiment.id)
+    folder = experiment.id
+    yield Image(f"{folder}/picture.png", title(one), f"{folder}/picture.svg")
+    yield from table_blocks(one)
+    yield Text(
+        f"`stagewise experiment run {experiment.id} --profile {one.result.profile}` · "
+        f"[table]({folder}/table.md) · [picture as SVG]({folder}/picture.svg)",
+        quiet=True,
+    )
+
+
+def _summary(judged: Sequence[Judged]) -> Iterator[Block]:
+    ours = [(one, c, v) for one in judged for c, v in one.claims if c.ours]
+    theirs = [(one, c, v) for one in judged for c, v in one.claims if not c.ours]
+    counts = (
+        ("our targets", Counter(v.kind for *_, v in ours)),
+        ("the paper's claims in words", Counter(v.kind for *_, v in theirs)),
+        ("the paper's numbers", Counter(v.kind for one in judged for _, v in one.values)),
+    )
+    yield Heading("Summary")
+    yield Table(
+        ["", *KINDS, "all"],
+        [[n, *(str(c[kind]) for kind in KINDS), str(sum(c.values()))] for n, c in counts],
+    )
+    wide = sum(verdict.wide for one in judged for _, verdict in one.values)
+    if wide:
+        yield Text(
+            f"{wide} of the paper's numbers agree only because few seeds make our interval wide; "
+            "more seeds may tell them apart."
+        )
+    yield Text(_RULES, quiet=True)
+    if ours:
+        yield Heading("Our targets", 3)
+        yield Bullets(list(_targets(ours)))
+    differing = [entry for entry in theirs if entry[2].kind == "differs"]
+    if differing:
+        yield Heading("Claims of the paper that did not hold here", 3)
+        yield Bullets(
+            [f"{c.text.rstrip('.')} ({c.source}). {_told(one, v)}" for one, c, v in differing]
+        )
+
+
+def _targets(ours: Sequence[tuple[Judged, Claim, Verdict]]) -> Iterator[str]:
+    """Each target once, with a line for every experiment that it is set for."""
+    for text in dict.fromkeys(claim.text for _, claim, _ in ours):
+        entries = [(one, verdict) for one, claim, verdict in ours if claim.text == text]
+        kinds = Counter(verdict.kind for _, verdict in entries)
+        held = f"({kinds['agrees']} of {len(entries)} hold)" if len(entries) > 1 else ""
+        lines = [f"**{verdict.kind}** {_told(one, verdict)}" for one, verdict in entries]
+        yield "\n".join([f"{text.rstrip('.')}. {held}".rstrip(), *lines])
+
+
+def _contents(judged: Sequence[Judged]) -> Iterator[Block]:
+    yield Heading("Experiments")
+    rows = []
+    for one in judged:
+        experiment, result = one.result.experiment, one.result
+        kinds: Counter[Kind] = Counter(v.kind for _, v in (*one.values, *one.claims))
+        rows.append(
+            [
+                f"[{experiment.id}](#{experiment.id})",
+                experiment.paper or "ours",
+                ran_title(one),
+                f"{result.profile}, {_counted(len(result.seeds), 'seed')}",
+                *(str(kinds[kind] or "") for kind in KINDS),
+            ]
+        )
+    yield Table(["experiment", "the paper's", "what", "size", *KINDS], rows, 4)
+    ran = {one.result.experiment.id for one in judged}
+    absent = [name for name in experiments() if name not in ran]
+    if absent:
+        yield Text(f"**Not run:** {', '.join(absent)}.")
+
+
+def _conditions(results: Sequence[Result]) -> Iterator[Block]:
+    """Machines, versions and data, each with the experiments it is true of where they differ."""
+    yield Heading("Machine and versions")
+    machines = _by_value((_machine_text(m), r) for r in results for m in r.machines)
+    versions = _by_value((r.code_version, r) for r in results)
+    everywhere = len(results)
+    lines = [f"{text}{_whose(whose, everywhere)}" for text, whose in machines.items()]
+    lines += [f"Code version {text}{_whose(whose, everywhere)}" for text, whose in versions.items()]
+    data = sorted({dataset_name(name) for result in results for name in result.datasets})
+    lines.append(f"Data: {', '.join(data) or 'none'}.")
+    cells = sum(len(result.cells) for result in results)
+    seconds = sum(cell.seconds or 0.0 for result in results for cell in result.cells)
+    lines.append(
+        f"{cells:,} cells in {_counted(len(results), 'experiment')}: {seconds / 3600:.1f} core hours, "
+        "with cells that experiments share counted in each."
+    )
+    yield Bullets(lines)
+
+
+def _machine_text(machine: Machine) -> str:
+    memory = f", {machine.memory_gb:g} GB" if machine.memory_gb else ""
+    accelerator = f", {machine.accelerator}" if machine.accelerator else ""
+    packages = ", ".join(f"{name} {found}" for name, found in machine.packages.items())
+    return (
+        f"{machine.cpu}, {_counted(machine.cores, 'core')}{memory}{accelerator}, {machine.system}; "
+        f"Python {machine.python}, {packages}"
+    )
+
+
+def _by_value(pairs: Iterable[tuple[str, Result]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for text, result in pairs:
+        names = found.setdefault(text, [])
+        if result.experiment.id not in names:
+            names.append(result.experiment.id)
+    return found
+
+
+def _whose(names: list[str], everywhere: int) -> str:
+    return "" if len(names) == everywhere else f" ({', '.join(names)})"
+
+
+def _told(one: Judged, verdict: Verdict) -> str:
+    """Where it was measured and what was found; the reasons stand with the experiment."""
+    name = one.result.experiment.id
+    found = verdict.ours or verdict.why
+    return f"[{name}](#{name}): {found}."
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StagewiseError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+def _whole_page(blocks: Sequence[Block]) -> str:
+    name = next(block.text for block in blocks if isinstance(block, Heading))
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(name)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"{to_html(blocks)}</body>\n</html>\n"
+    )

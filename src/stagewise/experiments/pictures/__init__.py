@@ -1,0 +1,1 @@
+"""Pictures of results in the paper's forms: curves, bars, sweeps and matrices."""

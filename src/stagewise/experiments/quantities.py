@@ -1,0 +1,231 @@
+"""What can be read off a cell's outputs: the columns of tables and the axes of pictures."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stagewise.errors import StagewiseError, shown
+from stagewise.experiments.statistics import Estimate
+
+Outputs = Mapping[str, Any]
+OPTIMUM = "exact"
+"""The policy whose cells `over_optimum` is measured against."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of one cell, and how it is written."""
+
+    name: str
+    label: str
+    value: Callable[[Outputs], float | None]
+    """None where the cell has no such number; inf where a target was not reached."""
+    unit: str = ""
+    better: Literal["lower", "higher"] | None = None
+    share: bool = False
+    """A fraction, written in percent."""
+    absent: str = "no value"
+    """What is written where there is none."""
+    against_optimum: Callable[[Outputs, Outputs], float | None] | None = None
+    """Where it is measured against the cell of `OPTIMUM` at the same point and seed."""
+
+    @property
+    def title(self) -> str:
+        """The label with its unit."""
+        unit = "%" if self.share else self.unit
+        return f"{self.label} ({unit})" if unit else self.label
+
+    def text(self, value: float) -> str:
+        """One value, without its unit but for percent."""
+        if math.isinf(value):
+            return "not reached"
+        return f"{rounded(100 * value)}%" if self.share else rounded(value)
+
+
+def quantity(name: str) -> Quantity:
+    """The quantity called `name`."""
+    if name not in QUANTITIES:
+        raise StagewiseError(
+            f"quantity = {shown(name)}: must be one of {', '.join(sorted(QUANTITIES))}"
+        )
+    return QUANTITIES[name]
+
+
+def rounded(value: float, spread: float | None = None) -> str:
+    """Three significant digits; or as many decimals as two digits of the `spread` have, up to five."""
+    if spread:
+        most = 4 - math.floor(math.log10(max(abs(value), spread)))
+        decimals = min(1 - math.floor(math.log10(spread)), most)
+    elif value:
+        decimals = 2 - math.floor(math.log10(abs(value)))
+    else:
+        return "0"
+    decimals = min(max(decimals, 0), 6)
+    text = f"{value:,.{decimals}f}"
+    return text[1:] if text.startswith("-") and float(text.replace(",", "")) == 0 else text
+
+
+def estimate_text(of: Estimate, share: bool = False) -> str:
+    """`12.3 ± 0.4`, in percent for shares; a target that was missed says by how many seeds."""
+    factor, sign = (100.0, "%") if share else (1.0, "")
+    if of.missed:
+        if of.count == of.missed:
+            return "not reached" if of.count == 1 else f"not reached in any of {of.count}"
+        others = "" if of.reached_mean is None else f"{rounded(factor * of.reached_mean)}{sign}"
+        counted = f"not reached in {of.missed} of {of.count}"
+        return f"{counted} ({others} in the others)" if others else counted
+    if of.half_width is None:
+        return f"{rounded(factor * of.mean)}{sign}"
+    spread = factor * of.half_width
+    mean = rounded(factor * of.mean, spread)
+    return f"{mean}{sign} ± {interval_text(factor * of.mean, spread)}"
+
+
+def interval_text(mean: float, spread: float) -> str:
+    """With the decimals of the mean it stands beside."""
+    decimals = len(rounded(mean, spread).partition(".")[2])
+    return f"{spread:,.{decimals}f}" if spread else "0"
+
+
+def accuracy_curve(outputs: Outputs) -> list[tuple[int, float]]:
+    """Round (from 1) and test accuracy, for the rounds in which it was measured."""
+    return [
+        (number, record["accuracy"])
+        for number, record in enumerate(outputs.get("rounds", ()), start=1)
+        if record.get("accuracy") is not None
+    ]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def _rounds_mean(field: str) -> Callable[[Outputs], float | None]:
+    """The mean over rounds; for a plan, which has no rounds, the plan's own."""
+
+    def value(outputs: Outputs) -> float | None:
+        if "rounds" not in outputs:
+            return _own(field)(outputs)
+        return _mean(record.get(field) for record in outputs["rounds"])
+
+    return value
+
+
+def _own(field: str) -> Callable[[Outputs], float | None]:
+    def value(outputs: Outputs) -> float | None:
+        found = outputs.get(field)
+        return None if found is None else float(found)
+
+    return value
+
+
+def _slowest(outputs: Outputs) -> float | None:
+    times = [record["decision_ms"] for record in outputs.get("rounds", ())]
+    return float(max(times)) if times else None
+
+
+def _final_accuracy(outputs: Outputs) -> float | None:
+    curve = accuracy_curve(outputs)
+    return float(curve[-1][1]) if curve else None
+
+
+def _to_target(spent: Callable[[Mapping[str, Any]], float]) -> Callable[[Outputs], float | None]:
+    """What is spent up to and including the first round that reaches the target; inf if none does."""
+
+    def value(outputs: Outputs) -> float | None:
+        target = outputs.get("target_accuracy")
+        if target is None:
+            return None
+        for number, accuracy in accuracy_curve(outputs):
+            if accuracy >= target:
+                return math.fsum(spent(record) for record in outputs["rounds"][:number])
+        return math.inf
+
+    return value
+
+
+def _plan_seconds(outputs: Outputs) -> float | None:
+    """Of one plan: the mean where a run made several."""
+    times = outputs.get("plan_ms")
+    mean = _mean(times if isinstance(times, list) else [times])
+    return None if mean is None else mean / 1000
+
+
+def _over_optimum(outputs: Outputs, optimum: Outputs) -> float | None:
+    """The mean over rounds of the objective over the optimum's, 1 where they are equal.
+
+    A round counts if both decisions keep every limit: one that breaks them may cost less. It is
+    held against the proven bound, or else against the best that is known.
+    """
+    ratios = []
+    for ours, best in zip(outputs.get("rounds", ()), optimum.get("rounds", ()), strict=False):
+        least = best.get("lower_bound") or best.get("objective")
+        if ours.get("feasible") and best.get("feasible") and least:
+            ratios.append(ours["objective"] / least)
+    return _mean(ratios)
+
+
+def _no_value(_: Outputs) -> None:
+    return None
+
+
+QUANTITIES: dict[str, Quantity] = {
+    entry.name: entry
+    for entry in (
+        Quantity("accuracy", "test accuracy", _final_accuracy, "", "higher", True),
+        Quantity("final_accuracy", "final test accuracy", _final_accuracy, "", "higher", True),
+        Quantity("rounds_to_target", "rounds to target", _to_target(lambda _: 1.0), "", "lower"),
+        Quantity(
+            "cost_to_target", "cost to target", _to_target(lambda r: r["objective"]), "", "lower"
+        ),
+        Quantity(
+            "delay_to_target", "delay to target", _to_target(lambda r: r["delay_s"]), "s", "lower"
+        ),
+        Quantity(
+            "energy_to_target",
+            "energy to target",
+            _to_target(lambda r: r["energy_j"]),
+            "J",
+            "lower",
+        ),
+        Quantity("decision_ms", "decision time", _rounds_mean("decision_ms"), "ms", "lower"),
+        Quantity("decision_ms_max", "slowest decision", _slowest, "ms", "lower"),
+        Quantity("objective", "cost of a round", _rounds_mean("objective"), "", "lower"),
+        Quantity("delay_s", "delay of a round", _rounds_mean("delay_s"), "s", "lower"),
+        Quantity("energy_j", "energy of a round", _rounds_mean("energy_j"), "J", "lower"),
+        Quantity("feasible_share", "feasible rounds", _rounds_mean("feasible"), "", "higher", True),
+        Quantity("kld", "KLD of an edge", _rounds_mean("kld"), "nats", "lower"),
+        Quantity("clients", "clients", _rounds_mean("clients")),
+        Quantity(
+            "over_optimum",
+            "cost over the optimum's",
+            _no_value,
+            "",
+            "lower",
+            absent="never feasible",
+            against_optimum=_over_optimum,
+        ),
+        Quantity("plan_s", "time of Plan A", _plan_seconds, "s", "lower"),
+        Quantity("kld_violation", "KLD violations", _own("kld_violation"), "", "lower", True),
+        Quantity("data_violation", "data violations", _own("data_violation"), "", "lower", True),
+        Quantity(
+            "kld_violation_worst",
+            "KLD violations of the worst edge",
+            _own("kld_violation_worst"),
+            "",
+            "lower",
+            True,
+        ),
+        Quantity(
+            "data_violation_worst",
+            "data violations of the worst edge",
+            _own("data_violation_worst"),
+            "",
+            "lower",
+            True,
+        ),
+        Quantity("planned_feasible", "feasible plans", _own("feasible"), "", "higher", True),
+    )
+}

@@ -1,0 +1,183 @@
+"""Our numbers held against the paper's numbers, and against what it and we claim in words."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from stagewise.experiments.claims import NEVER, SLACK, findings
+from stagewise.experiments.experiment import Claim, PaperValue, Point
+from stagewise.experiments.names import dataset_name, policy_name
+from stagewise.experiments.quantities import estimate_text, interval_text, quantity, rounded
+from stagewise.experiments.series import BySeed, Series, differences, ratios
+from stagewise.experiments.statistics import Estimate, estimate
+
+Kind = Literal["agrees", "better", "differs", "not run"]
+KINDS: tuple[Kind, ...] = ("agrees", "better", "differs", "not run")
+
+TOLERANCE = 0.10
+"""In parts of our mean, for values."""
+POINTS_OF_INCREASE = 0.05
+"""For increases over another policy."""
+POINTS_OF_SHARE = 0.01
+"""For differences between accuracies and other shares."""
+WIDE = "within our interval, which is wider than the tolerance"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one number or claim."""
+
+    kind: Kind
+    ours: str
+    paper: str
+    why: str
+    wide: bool = False
+    """It agrees only because our interval is wider than the tolerance."""
+
+
+def judge_value(series: Series, printed: PaperValue) -> Verdict:
+    """`agrees` within our interval or the tolerance; else `better` or `differs`, by direction."""
+    paper = printed_text(printed)
+    found = estimate(_of_paper_value(series, printed).values())
+    if found is None:
+        return Verdict("not run", "", paper, _missing(series, printed.at, [printed.policy]))
+    ours = _measured_text(found, printed)
+    obstacle = _not_comparable(series)
+    if obstacle:
+        return Verdict("not run", ours, paper, obstacle)
+    kind, reason = _compare(found, printed)
+    why = reason if kind == "agrees" else _sentences(reason, _why(series, printed.why))
+    return Verdict(kind, ours, paper, why, wide=reason == WIDE)
+
+
+def judge_claim(series: Series, claim: Claim) -> Verdict:
+    """`agrees` where every point keeps it; else `differs`, naming the worst point."""
+    found = list(findings(series, claim))
+    absent = [p for p in (*claim.at_most, *claim.at_least) if p not in series.policies]
+    decided = [finding for finding in found if finding.short_by is not None]
+    undecided = Counter(finding.text for finding in found if finding.short_by is None)
+    if not decided:
+        others = [claim.policy, *claim.at_most, *claim.at_least]
+        reason = NEVER if undecided[NEVER] else _missing(series, claim.at, others)
+        return Verdict("not run", "", "", reason)
+    worst = max(decided, key=lambda finding: finding.short_by or 0.0)
+    kept = sum(finding.holds for finding in decided)
+    counted = f"holds in {kept} of {len(decided)} comparisons" if len(decided) > 1 else ""
+    ours = _clauses(
+        counted,
+        f"{'closest' if kept == len(decided) else 'worst'}: {worst.text}"
+        if len(decided) > 1
+        else worst.text,
+        *(f"{count} left out: {reason}" for reason, count in undecided.items()),
+        f"not run: {', '.join(map(policy_name, absent))}" if absent else "",
+    )
+    kind: Kind = "agrees" if kept == len(decided) else "differs"
+    return Verdict(kind, ours, "", "" if kind == "agrees" else _why(series, claim.why))
+
+
+def printed_text(printed: PaperValue) -> str:
+    """The paper's number, with the digits that it prints."""
+    share = quantity(printed.quantity).share
+    if printed.relative_to is not None:
+        more = f"{_sign(printed.value)}{_digits(100 * printed.value)}%"
+        return f"{more} over {policy_name(printed.relative_to)}"
+    if printed.minus is not None:
+        number = f"{_digits(100 * printed.value)} points" if share else _digits(printed.value)
+        return f"{_sign(printed.value)}{number} against {policy_name(printed.minus)}"
+    if math.isinf(printed.value):
+        return "not reached"
+    return f"{_digits(100 * printed.value)}%" if share else _digits(printed.value)
+
+
+def _digits(value: float) -> str:
+    return f"{abs(value):,.10g}"
+
+
+def _sign(value: float) -> str:
+    return "+" if value > 0 else "−" if value < 0 else ""
+
+
+def _of_paper_value(series: Series, printed: PaperValue) -> BySeed:
+    """Ours as the paper counts it, by seed: the mean over the points that `at` leaves open."""
+    collected: dict[int, list[float]] = {}
+    for point in series.points_at(printed.at):
+        values = series.values(printed.quantity, printed.policy, point)
+        if printed.relative_to is not None:
+            others = series.values(printed.quantity, printed.relative_to, point)
+            values = {seed: ratio - 1 for seed, ratio in ratios(values, others).items()}
+        elif printed.minus is not None:
+            values = differences(values, series.values(printed.quantity, printed.minus, point))
+        for seed, value in values.items():
+            collected.setdefault(seed, []).append(value)
+    return {seed: sum(values) / len(values) for seed, values in collected.items()}
+
+
+def _compare(found: Estimate, printed: PaperValue) -> tuple[Kind, str]:
+    if math.isinf(printed.value):
+        never = 2 * found.missed >= found.count
+        return ("agrees" if never else "better"), ""
+    if math.isinf(found.mean):
+        return "differs", "the target was not always reached"
+    apart = abs(printed.value - found.mean)
+    if apart <= _tolerance(found, printed) + SLACK:
+        return "agrees", ""
+    if found.half_width is not None and apart <= found.half_width:
+        return "agrees", WIDE
+    below = found.mean < printed.value
+    return ("better" if below == (printed.better == "lower") else "differs"), ""
+
+
+def _tolerance(found: Estimate, printed: PaperValue) -> float:
+    if printed.relative_to is not None:
+        return POINTS_OF_INCREASE
+    if printed.minus is not None and quantity(printed.quantity).share:
+        return POINTS_OF_SHARE
+    return TOLERANCE * abs(found.mean)
+
+
+def _measured_text(found: Estimate, printed: PaperValue) -> str:
+    share = quantity(printed.quantity).share
+    if printed.relative_to is None and printed.minus is None:
+        return estimate_text(found, share)
+    if found.missed:
+        return f"not reached in {found.missed} of {found.count}"
+    in_percent = share or printed.relative_to is not None
+    factor = 100.0 if in_percent else 1.0
+    spread = None if found.half_width is None else factor * found.half_width
+    unit = "%" if printed.relative_to is not None else " points" if share else ""
+    around = f" ± {interval_text(factor * found.mean, spread)}" if spread else ""
+    return f"{_sign(found.mean)}{rounded(factor * abs(found.mean), spread)}{unit}{around}"
+
+
+def _not_comparable(series: Series) -> str:
+    """Why the paper's numbers cannot be held against this result; empty where they can."""
+    for real, ran in series.result.stand_ins.items():
+        return f"ran on {dataset_name(ran)}, not on {dataset_name(real)}"
+    size = series.result.size
+    return "" if size.comparable else size.note or f"the {series.result.profile} profile is smaller"
+
+
+def _why(series: Series, known: str) -> str:
+    """What the file says, and that the size may be the reason where it is not the paper's."""
+    smaller = series.result.profile != "full" and series.result.size.note
+    return _sentences(known or "not known", "See also the note on this size" if smaller else "")
+
+
+def _missing(series: Series, at: Point, policies: Iterable[str]) -> str:
+    if not series.points_at(at):
+        place = ", ".join(f"{name} = {value}" for name, value in at.items())
+        return f"the {series.result.profile} profile leaves out {place}"
+    failed = [c for c in series.result.failed if c.policy in set(policies)]
+    if failed:
+        return f"{len(failed)} cells failed: {failed[0].error}"
+    return "there is no value"
+
+
+def _clauses(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _sentences(*parts: str) -> str:
+    return ". ".join(part.strip().rstrip(".") for part in parts if part.strip())

@@ -1,0 +1,90 @@
+"""What a worker does with a cell: makes sure that it may run here, runs it, and says what came out.
+
+Orders and reports are plain JSON values, which workers of any version understand.
+"""
+
+import hashlib
+import threading
+import time
+import traceback
+from typing import Any
+
+import msgspec
+
+from stagewise.errors import StagewiseError, one_line
+from stagewise.experiments.code_version import code_version
+from stagewise.experiments.inputs import MISSING, data_of, fingerprint
+from stagewise.experiments.machine import this_machine
+from stagewise.experiments.setting import Setting, make_setting
+
+Order = dict[str, Any]
+Report = dict[str, Any]
+"""`outputs` or `error`, `seconds` and `machine`."""
+
+_one_at_a_time = threading.Lock()
+"""A worker of several threads would measure how its cells hinder each other."""
+
+
+def order_of(setting: Setting, device: str = "cpu") -> Order:
+    """All that decides what comes out of a cell."""
+    return {
+        "setting": msgspec.to_builtins(setting),
+        "data": {name: fingerprint(name) for name in data_of(setting)},
+        "code_version": code_version(),
+        # Where nothing is trained it makes no difference.
+        "device": device if setting.measure == "training" else "cpu",
+    }
+
+
+def key_of(order: Order) -> str:
+    """Equal exactly for equal orders: 64 hexadecimal digits."""
+    return hashlib.sha256(msgspec.json.encode(order, order="deterministic")).hexdigest()
+
+
+def work(order: Order) -> Report:
+    """Run a cell; whatever goes wrong in it is one line of the report."""
+    with _one_at_a_time:
+        began = time.perf_counter()
+        outputs = error = None
+        try:
+            outputs = _outputs(order)
+        except StagewiseError as mistake:
+            error = one_line(str(mistake))
+        except MemoryError:
+            error = "not enough memory"
+        except Exception as failure:
+            error = _with_place(failure)
+        return {
+            "outputs": outputs,
+            "error": error,
+            "seconds": time.perf_counter() - began,
+            "machine": msgspec.to_builtins(this_machine(order["device"])),
+        }
+
+
+def _outputs(order: Order) -> dict[str, Any]:
+    if order["code_version"] != code_version():
+        raise StagewiseError(
+            f"the worker's code version is {code_version()}, not {order['code_version']}: "
+            "install there the same stagewise as here"
+        )
+    setting = make_setting(order["setting"], "cell")
+    for name, wanted in order["data"].items():
+        found = fingerprint(name)
+        if found != wanted:
+            problem = "not found" if found == MISSING else "not that of the machine that asks"
+            raise StagewiseError(f"{name}: {problem}: workers must have the same data as it")
+    from stagewise.experiments.measures import run_cell
+
+    # What comes from a worker and what was kept are to be the same to the last digit.
+    outputs: dict[str, Any] = msgspec.json.decode(
+        msgspec.json.encode(run_cell(setting, order["device"]))
+    )
+    return outputs
+
+
+def _with_place(failure: Exception) -> str:
+    """An error of ours in one line, with the place it came from."""
+    last = traceback.extract_tb(failure.__traceback__)[-1]
+    place = f"{last.filename.rpartition('/')[2]}, line {last.lineno}"
+    return one_line(f"{type(failure).__name__}: {failure} ({place})")

@@ -1,0 +1,112 @@
+"""What one edge round asks for, and the edges' models from what comes back (Eqs. 2 and 3)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+
+from stagewise.deploy.aggregation import mean_model
+from stagewise.flower.replies import Arrays, Judged, figures_of
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Who is sent what in one edge round; every mapping is by client, in the scenario's order."""
+
+    server_round: int
+    edge_round: int
+    edge_of: Mapping[str, str]
+    message_of: Mapping[str, Message]
+    data_of: Mapping[str, int]
+    like: Arrays
+    """The global model."""
+    timeout_s: float
+
+    def __post_init__(self) -> None:
+        for message in self.message_of.values():
+            message.metadata.group_id = self.group
+            message.metadata.ttl = self.timeout_s
+
+    @property
+    def group(self) -> str:
+        """Marks the messages of this edge round, and thereby the replies."""
+        return f"{self.server_round}.{self.edge_round}"
+
+    def next(self, models: Mapping[str, Arrays]) -> "Order":
+        """The next edge round: each edge's model to its clients; an edge without a model is out."""
+        message_of = {
+            client: _with_arrays(message, models[self.edge_of[client]])
+            for client, message in self.message_of.items()
+            if self.edge_of[client] in models
+        }
+        return replace(self, edge_round=self.edge_round + 1, message_of=message_of)
+
+    def edge_models(self, counted: Mapping[str, Judged]) -> dict[str, Arrays]:
+        """The model of every edge that has an update."""
+        models = {}
+        for edge, members in self._members(counted).items():
+            data = [self.data_of[client] for client in members]
+            models[edge] = mean_model([counted[c].arrays for c in members], data)  # Eq. 2
+        return models
+
+    def edge_replies(
+        self, counted: Mapping[str, Judged], weight_key: str, share_of: Mapping[str, float]
+    ) -> list[Message]:
+        """A reply for every edge as if it were a client: what a strategy needs for Eq. 3.
+
+        An edge weighs its data times its share, and is left out without either. Its metrics are the
+        means, by data, of those that all clients have.
+        """
+        figures = {client: figures_of(each.reply) for client, each in counted.items() if each.reply}
+        common = set.intersection(*map(set, figures.values())) if figures else set()
+        models, replies = self.edge_models(counted), []
+        for edge, members in self._members(counted).items():
+            data = [self.data_of[client] for client in members]
+            weight = sum(data) * share_of.get(edge, 1)
+            if weight == 0:
+                continue
+            means = {
+                name: float(np.average([figures[client][name] for client in members], weights=data))
+                for name in sorted(common)
+            }
+            message = self.message_of[members[0]]
+            content = RecordDict(
+                {
+                    _arrays_key(message): _record(models[edge]),
+                    "metrics": MetricRecord({**means, weight_key: weight}),
+                }
+            )
+            replies.append(Message(content, reply_to=message))
+        return replies
+
+    def _members(self, counted: Mapping[str, Judged]) -> dict[str, list[str]]:
+        """The clients of each edge that has any."""
+        members: dict[str, list[str]] = {}
+        for client in counted:
+            members.setdefault(self.edge_of[client], []).append(client)
+        return members
+
+
+def as_sent(record: ArrayRecord, like: Arrays) -> ArrayRecord:
+    """The record with the types of the arrays `like` it: Flower's means turn counters to fractions."""
+    arrays = {}
+    for name, array in record.items():
+        values = array.numpy()
+        dtype = like[name].dtype if name in like else values.dtype
+        whole = dtype.kind in "iu" and values.dtype.kind == "f"
+        arrays[name] = (np.rint(values) if whole else values).astype(dtype, copy=False)
+    return _record(arrays)
+
+
+def _record(arrays: Arrays) -> ArrayRecord:
+    return ArrayRecord({name: Array(np.asarray(a)) for name, a in arrays.items()})
+
+
+def _arrays_key(message: Message) -> str:
+    return next(iter(message.content.array_records))
+
+
+def _with_arrays(message: Message, arrays: Arrays) -> Message:
+    content = RecordDict({**message.content, _arrays_key(message): _record(arrays)})
+    return Message(content, message.metadata.dst_node_id, message.metadata.message_type)

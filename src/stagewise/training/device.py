@@ -1,0 +1,28 @@
+"""Where training computes: the processor, or a graphics card if there is one."""
+
+import re
+
+import torch
+
+from stagewise.errors import StagewiseError, shown
+
+CPU = torch.device("cpu")
+
+_NAME = re.compile(r"cpu|cuda(:\d{1,4})?|mps")
+
+
+def device_of(name: str) -> torch.device:
+    """The device called `name`, if this machine has it."""
+    if not _NAME.fullmatch(name):
+        raise StagewiseError(f"device = {shown(name)}: must be 'cpu', 'cuda', 'cuda:N' or 'mps'")
+    device = torch.device(name)
+    if device.type == "cuda":
+        cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= cards:
+            raise StagewiseError(
+                f"device = {shown(name)}: must be one that PyTorch finds here, and it finds {cards} "
+                f"CUDA devices"
+            )
+    elif device.type == "mps" and not torch.backends.mps.is_available():
+        raise StagewiseError(f"device = {shown(name)}: must be one that PyTorch finds here")
+    return device

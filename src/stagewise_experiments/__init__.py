@@ -1,0 +1,1 @@
+"""Experiments as data: one file each, run by `stagewise experiment`."""

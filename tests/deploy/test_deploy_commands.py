@@ -1,0 +1,137 @@
+"""`stagewise deploy up` and `status` from the command line, with everything in one process."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from stagewise.cli.main import main
+
+QUICK = ["--design", "in-process", "--dataset", "digits", "--policy", "fedcs", "--polls", "0"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A short run that is over."""
+    out = tmp_path_factory.mktemp("deploy") / "run"
+    assert main(["deploy", "up", "--out", str(out), *QUICK, "--rounds", "2"]) == 0
+    return out
+
+
+def test_a_run_is_complete_and_true(run, capsys):
+    files = [str(run / name) for name in ("scenario.json", "decisions.jsonl", "online.jsonl")]
+    assert main(["check", *files[:2], "--online", files[2]]) == 0
+    assert len((run / "live.jsonl").read_text().splitlines()) == 2
+    assert (run / "checkpoint.safetensors").exists()
+
+
+def test_status_for_people_and_for_programs(run, capsys):
+    assert main(["deploy", "status", str(run)]) == 0
+    text = capsys.readouterr().out
+    assert "design in-process, finished; 2 of 2 rounds complete" in text
+    assert "clients up: 8 of 8" in text
+    assert "adds up" in text
+    assert main(["deploy", "status", str(run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["complete"] == 2
+    assert found["asked"] == sum(found["fates"].values()) == found["fates"]["counted"]
+    assert set(found["edges"]) == {"es0", "es1"}
+
+
+def test_a_run_that_is_over_stays_as_it_is(run):
+    before = (run / "checkpoint.safetensors").read_bytes()
+    assert main(["deploy", "up", "--out", str(run)]) == 0
+    assert main(["deploy", "up", "--out", str(run), *QUICK, "--rounds", "2"]) == 0
+    assert (run / "checkpoint.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "begun"),
+    [
+        ("--rounds", "3", "2"),
+        ("--policy", "pool", "'fedcs'"),
+        ("--design", "F", "'in-process'"),
+        ("--clients", "9", "8"),
+        ("--deadline-factor", "4", "2.0"),
+        ("--remedy", "drop", "'lend'"),
+    ],
+)
+def test_a_run_goes_on_as_it_was_begun_or_not_at_all(run, capsys, option, value, begun):
+    assert main(["deploy", "up", "--out", str(run), option, value]) == 2
+    told = capsys.readouterr().err
+    assert f"must be {begun}, as the run in {run} was begun" in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--design", "G"], "design = 'G': "),
+        (["--remedy", "reweight"], "remedy = 'reweight': must be lend or drop"),
+        (["--local", "--site", "x"], "local: must not be given with a site"),
+        (["--deadline-factor", "0.5"], "deadline_factor = 0.5: must be"),
+        (["--polls", "-1"], "polls = -1: must be"),
+        (["--clients", "0"], "clients = 0: must be"),
+        (["--policy", "none"], "'none': must be one of"),
+        (["--replan-every", "2"], "policy = 'fedcs': must be one that follows a plan"),
+        (["--scenario", "missing.json"], "missing.json: cannot be read"),
+        (["--site", "missing"], "missing/site.toml: cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path, capsys, options, told):
+    out = tmp_path / "run"
+    assert main(["deploy", "up", "--out", str(out), *QUICK, *options]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.splitlines()[-1].startswith("stagewise: ")
+    assert "Traceback" not in said
+    assert not out.exists()
+
+
+def test_status_of_something_else(tmp_path, capsys):
+    assert main(["deploy", "status", str(tmp_path)]) == 2
+    assert "not a run" in capsys.readouterr().err
+
+
+def test_a_run_of_the_simulator_is_no_deployment(run, tmp_path, capsys):
+    for name in ("config.toml", "scenario.json", "decisions.jsonl", "rounds.jsonl", "online.jsonl"):
+        (tmp_path / name).write_bytes((run / name).read_bytes())
+    assert main(["deploy", "status", str(tmp_path)]) == 2
+    assert "deploy.json" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_how_to_go_on_and_so_it_does(tmp_path, capsys, monkeypatch):
+    from stagewise.deploy.in_process import InProcess
+
+    train = InProcess.train_round
+
+    def interrupted(self, order):
+        if order.round == 1:
+            raise KeyboardInterrupt
+        return train(self, order)
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(InProcess, "train_round", interrupted)
+        assert main(["deploy", "up", "--out", str(out), *QUICK, "--rounds", "2"]) == 130
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith(f"to go on: stagewise deploy up --out {out}")
+    assert main(["deploy", "status", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["phase"] == "stopped"
+    assert main(["deploy", "up", "--out", str(out)]) == 0
+    assert main(["deploy", "status", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["phase"], found["complete"], found["adds_up"]) == ("finished", 2, True)
+
+
+def test_help_needs_neither_flower_nor_pytorch():
+    script = """
+import sys
+from stagewise.cli.main import main
+main(["deploy", "up", "--help"])
+sys.exit(any(name in sys.modules for name in ("torch", "flwr", "numpy")))
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert "--deadline-factor" in found.stdout

@@ -1,0 +1,102 @@
+"""What `deploy status` puts together from a run's files."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from live_cases import MODEL_BYTES, ScriptedTransport, sit, two_edges
+
+from stagewise.deploy.records import LIVE, STATUS
+from stagewise.deploy.status import read_status
+from stagewise.errors import StagewiseError
+
+
+def run_in(path, design="H", **fields):
+    def spoil(order, outcome):
+        if order.round != 2:
+            return outcome
+        first, *rest = outcome.clients
+        return replace(outcome, clients=(replace(first, fate="late", reason="slow"), *rest))
+
+    transport = ScriptedTransport(two_edges(), {3: ["es1"]}, spoil)
+    sit(path, transport, design=design, rounds=4, **fields)
+
+
+def test_the_whole_of_it(tmp_path):
+    run_in(tmp_path / "run")
+    found = read_status(tmp_path / "run")
+    assert (found.design, found.phase, found.running) == ("H", "finished", False)
+    assert (found.complete, found.rounds) == (4, 4)
+    assert found.edges == {"es0": True, "es1": False}
+    assert found.clients == {f"c{i}": ["es0"] for i in range(6)}
+    assert set(found.trains) == {"es0"}
+    assert found.asked == sum(found.fates.values())
+    assert found.fates["late"] == 1
+    assert found.adds_up
+    assert found.not_counted == ["round 2, edge round 0: c0 at es0: late: slow"]
+    assert [line.round for line in found.history] == [0, 1, 2, 3]
+    assert [line.feasible for line in found.history] == [True, True, True, False]
+    assert [line.edges for line in found.history] == [2, 2, 2, 1]
+    assert found.history[0].cloud_bytes == found.history[0].predicted_cloud_bytes
+    assert found.history[0].cloud_bytes == 4 * MODEL_BYTES
+
+
+def test_the_backhaul_is_measured_in_rounds_without_a_fault(tmp_path):
+    """Rounds 0 and 1: two edges, six clients, two edge rounds; round 3: one edge."""
+    run_in(tmp_path / "run")
+    saved = read_status(tmp_path / "run").backhaul
+    last = read_status(tmp_path / "run").history[3].serving
+    assert saved.rounds == 3
+    assert saved.predicted == pytest.approx((2 + 2 + 1) / (12 + 12 + 2 * last))
+    assert saved.measured == pytest.approx(saved.predicted)
+
+
+@pytest.mark.parametrize("design", ["F", "in-process"])
+def test_no_saving_is_claimed_where_there_is_none(tmp_path, design):
+    run_in(tmp_path / "run", design)
+    assert read_status(tmp_path / "run").backhaul is None
+
+
+def test_before_the_first_round(tmp_path):
+    path = tmp_path / "run"
+
+    def spoil(order, outcome):
+        found = read_status(path)
+        assert (found.phase, found.round, found.complete) == ("training", 0, 0)
+        assert found.running
+        assert found.trains == {"es0": ["c0", "c2", "c4"], "es1": ["c1", "c3", "c5"]}
+        assert found.deadline_s > 0
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sit(path, ScriptedTransport(two_edges(), spoil=spoil))
+    found = read_status(path)
+    assert (found.phase, found.running, found.history) == ("stopped", False, [])
+    (path / STATUS).unlink()
+    assert read_status(path).phase == "starting"
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        lambda line: line["fates"].update(counted=line["fates"]["counted"] + 1),
+        lambda line: line["updates"].append(line["updates"][0]),
+        lambda line: line["updates"].pop(),
+        lambda line: line["updates"][0].update(fate="lost"),
+        lambda line: line["updates"][0].update(client="c2"),
+        lambda line: line.update(asked=line["asked"] + 1),
+        lambda line: line["faults"].append("update c0 at es0 in edge round 0: 2 reports"),
+    ],
+)
+def test_what_does_not_add_up_is_said_not_to(tmp_path, tamper):
+    path = tmp_path / "run"
+    run_in(path)
+    lines = [json.loads(line) for line in (path / LIVE).read_text().splitlines()]
+    tamper(lines[1])
+    (path / LIVE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert not read_status(path).adds_up
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    with pytest.raises(StagewiseError, match="not a run"):
+        read_status(tmp_path)

@@ -1,0 +1,94 @@
+"""What goes over the wire comes out as it went in, or is refused in a sentence."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra 'deploy'")
+
+from deploy_cases import TASK, small_system
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from stagewise.deploy.messages import Here, Step, Update, model_of, pack, payload, read
+from stagewise.deploy.task import TaskFile
+from stagewise.errors import StagewiseError
+
+STEP = Step(round=2, edge_round=1, edge="e", client="c")
+shapes = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)
+arrays = st.sampled_from([np.float32, np.float64, np.int64]).flatmap(
+    lambda kind: hnp.arrays(kind, shapes)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.text(min_size=1, max_size=20), arrays, min_size=1, max_size=4))
+def test_models_survive(weights):
+    weights = {name: array for name, array in weights.items() if name != "__metadata__"}
+    try:
+        content = pack(STEP, weights)
+    except UnicodeEncodeError:  # names of a model are valid Unicode
+        return
+    again = model_of(content)
+    assert again.keys() == weights.keys()
+    for name, array in weights.items():
+        assert again[name].shape == array.shape
+        assert again[name].dtype == array.dtype
+        np.testing.assert_array_equal(again[name], array)
+    assert payload(content) >= sum(array.nbytes for array in weights.values())
+    assert read(content, Step) == STEP
+
+
+def test_arrays_in_any_order_of_memory_survive():
+    array = np.arange(12.0).reshape(3, 4)
+    again = model_of(pack(STEP, {"t": array.T, "every second": array[:, ::2]}))
+    np.testing.assert_array_equal(again["t"], array.T)
+    np.testing.assert_array_equal(again["every second"], array[:, ::2])
+
+
+def text(content):
+    return RecordDict({"text": ConfigRecord({"json": content})})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        RecordDict(),
+        text("no JSON"),
+        text(b"\xff\xfe"),
+        text("[]"),
+        text('{"step": {"round": -1, "edge_round": 0, "edge": "e", "client": "c"}, "train_s": 1}'),
+        text('{"step": null, "train_s": 1}'),
+        text('{"id": "c", "kind": "client"}'),
+        text("[" * 100_000),
+    ],
+)
+def test_other_texts_are_refused(content):
+    with pytest.raises(StagewiseError, match="message: must be a Update") as caught:
+        read(content, Update)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("blob", [b"", b"\x00" * 8, b"\xff" * 100, b"\x80\x04K\x01."])
+def test_other_models_are_refused(blob):
+    content = RecordDict(
+        {"model": ArrayRecord({"model": Array("uint8", (len(blob),), "safetensors", blob)})}
+    )
+    with pytest.raises(StagewiseError, match="model: cannot be read"):
+        model_of(content)
+    misnamed = RecordDict({"model": ArrayRecord({"x": Array(np.zeros(2))})})
+    with pytest.raises(StagewiseError, match="model: cannot be read"):
+        model_of(misnamed)
+    assert model_of(pack(Here(kind="client", id="c"))) is None
+
+
+def test_the_task_file(tmp_path):
+    path = tmp_path / "task.json"
+    TASK.save(path)
+    assert TaskFile.load(path) == TASK
+    task = TASK.task(small_system())
+    assert (task.model, task.learning_rate, task.seed) == ("mlp", 0.1, 3)
+    path.write_text('{"dataset": "digits", "model": "mlp"}')
+    with pytest.raises(StagewiseError, match="learning_rate"):
+        TaskFile.load(path)

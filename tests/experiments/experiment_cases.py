@@ -1,0 +1,143 @@
+"""Small experiments, and stand-ins for what workers do, which other processes can import."""
+
+import os
+import time
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stagewise.experiments.experiment import Experiment
+from stagewise.experiments.machine import this_machine
+
+SMALL = """
+id = "small"
+title = "Two methods on a small system"
+paper = ""
+about = "What the engine does with cells."
+measure = "decisions"
+policies = ["c2e-assoc-only", "client-sel-only"]
+quantities = ["objective"]
+
+[setting]
+rounds = 2
+
+[setting.scenario]
+clients = 12
+edges = 2
+data_min = 500
+kld_max = 0.8
+
+[[axes]]
+name = "p"
+field = "scenario.p_min"
+values = [0.5, 0.9]
+label = "least online probability"
+
+[[panels]]
+form = "sweep"
+title = "cost"
+quantity = "objective"
+x = "p"
+
+[profiles.quick]
+seeds = 2
+
+[profiles.full]
+seeds = 3
+first_seed = 10
+values.p = [0.25, 0.5]
+setting.rounds = 3
+setting.scenario.clients = 15
+"""
+
+FOLDER_VARIABLE = "EXPERIMENT_CASES_FOLDER"
+"""Where stand-ins for work leave their traces."""
+
+
+def small(**changes: Any) -> Experiment:
+    import tomllib
+
+    fields = tomllib.loads(SMALL) | changes
+    return msgspec.convert(fields, Experiment)
+
+
+def write_small(folder: Path, text: str = SMALL, name: str = "small") -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    return path
+
+
+class ThreadWorkers:
+    """Workers in this process, which cannot break."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.count = self.window = count
+        self.executor: Executor = ThreadPoolExecutor(count)
+
+    def renew(self) -> None:
+        raise AssertionError("a thread pool does not break")
+
+    def stop(self) -> None:
+        self.executor.shutdown()
+
+
+def traced(order: dict[str, Any]) -> dict[str, Any]:
+    """Leave a trace of the cell, and give its seed."""
+    setting = order["setting"]
+    name = f"{setting['policy']} {setting['scenario']['p_min']} {setting['seed']}"
+    with (Path(os.environ[FOLDER_VARIABLE]) / "began").open("a") as file:
+        file.write(f"{name}\n")
+    return report(setting["seed"])
+
+
+def traced_slowly(order: dict[str, Any]) -> dict[str, Any]:
+    done = traced(order)
+    time.sleep(0.1)
+    return done
+
+
+def fatal_for_seed_1(order: dict[str, Any]) -> dict[str, Any]:
+    """A cell that takes its worker with it, every time."""
+    done = traced(order)
+    if order["setting"]["seed"] == 1:
+        os._exit(1)
+    time.sleep(0.05)
+    return done
+
+
+def killed_once(order: dict[str, Any]) -> dict[str, Any]:
+    """The first cell's worker is killed from outside; the cell itself is well."""
+    done = traced(order)
+    mark = Path(os.environ[FOLDER_VARIABLE]) / "killed"
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), 9)
+    return done
+
+
+def threads_of_worker(order: dict[str, Any]) -> dict[str, Any]:
+    """How many threads the arithmetic of a worker has."""
+    import numpy as np
+    from threadpoolctl import threadpool_info
+
+    np.ones((2, 2)) @ np.ones((2, 2))
+    return report([pool["num_threads"] for pool in threadpool_info()])
+
+
+def report(value: Any) -> dict[str, Any]:
+    machine = msgspec.to_builtins(this_machine())
+    return {"outputs": {"value": value}, "error": None, "seconds": 1.0, "machine": machine}
+
+
+def began(folder: Path) -> list[str]:
+    """The cells that began, as often as they did."""
+    path = folder / "began"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def process_id(order: dict[str, Any]) -> dict[str, Any]:
+    """Which worker has the cell."""
+    time.sleep(0.1)
+    return report(os.getpid())

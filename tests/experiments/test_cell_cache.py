@@ -1,0 +1,169 @@
+"""Cells kept under their keys: a key for every input, and nothing but what was put comes back."""
+
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from experiment_cases import report, small
+
+import stagewise
+from stagewise.experiments import inputs, worker
+from stagewise.experiments.cache import Cache
+from stagewise.experiments.cells import cells_of
+from stagewise.experiments.code_version import code_version, digest_of
+from stagewise.experiments.inputs import MISSING, data_of, fingerprint
+from stagewise.experiments.rules import setting_fields
+from stagewise.experiments.setting import Setting, make_setting
+from stagewise.experiments.worker import key_of, order_of
+
+BASE: Setting = cells_of(small(), "quick")[0].setting
+
+OTHER = {
+    "policy": "fedcs",
+    "seed": 5,
+    "dataset": "fashion-mnist",
+    "model": "lenet5",
+    "risk": "markov",
+    "participation.model": "markov",
+    "scenario.kind": "eua",
+    "scenario.task": "cifar10",
+    "scenario.weights": "random",
+    "scenario.p_max": 0.95,
+    "target_accuracy": 0.9,
+    "learning_rate": 0.5,
+    "image_size": 32,
+    "test_samples": 10,
+    "replan_every": 3,
+}
+
+
+def changed(path: str, setting: Setting = BASE) -> Setting:
+    """The setting with one field changed."""
+    fields = msgspec.to_builtins(setting)
+    *tables, last = path.split(".")
+    table = fields
+    for name in tables:
+        table = table[name]
+    value = table[last]
+    step = 1 if isinstance(value, int) else 0.01
+    other = not value if isinstance(value, bool) else OTHER.get(path) or value + step
+    table[last] = other
+    return make_setting(fields, "test")
+
+
+@pytest.mark.parametrize("path", [*setting_fields(), "policy", "seed"])
+def test_every_field_has_a_part_in_the_key(path):
+    assert key_of(order_of(changed(path))) != key_of(order_of(BASE))
+
+
+def test_equal_settings_have_one_key():
+    again = msgspec.json.decode(msgspec.json.encode(BASE), type=Setting)
+    assert key_of(order_of(again)) == key_of(order_of(BASE))
+
+
+def test_the_code_version_has_a_part_in_the_key(monkeypatch):
+    before = key_of(order_of(BASE))
+    monkeypatch.setattr(worker, "code_version", lambda: "another")
+    assert key_of(order_of(BASE)) != before
+
+
+def test_the_device_counts_where_something_is_trained():
+    assert key_of(order_of(BASE, "cuda")) == key_of(order_of(BASE, "cpu"))
+    training = msgspec.structs.replace(BASE, measure="training")
+    assert key_of(order_of(training, "cuda")) != key_of(order_of(training, "cpu"))
+
+
+def test_the_data_have_a_part_in_the_key(tmp_path, monkeypatch):
+    trace = changed("participation.model")
+    trace = msgspec.structs.replace(
+        trace, participation=msgspec.structs.replace(trace.participation, model="trace")
+    )
+    assert data_of(trace) == ["availability-trace"]
+    keys = []
+    for number, content in enumerate([None, b"one", b"two", b"one"]):
+        root = tmp_path / str(number)
+        file = root / inputs.TRACE_FILE
+        file.parent.mkdir(parents=True)
+        if content is not None:
+            file.write_bytes(content)
+        monkeypatch.setenv("STAGEWISE_DATA", str(root))
+        assert (fingerprint("availability-trace") == MISSING) == (content is None)
+        keys.append(key_of(order_of(trace)))
+    assert len(set(keys)) == 3
+    assert keys[1] == keys[3]  # wherever the data are
+
+
+def test_folders_of_images_are_told_apart_by_names_and_contents(tmp_path, monkeypatch):
+    seen = []
+    for number, (name, content) in enumerate([("a", b"1"), ("b", b"1"), ("a", b"2"), ("a", b"1")]):
+        image = tmp_path / str(number) / "aid15" / "beach" / f"{name}.png"
+        image.parent.mkdir(parents=True)
+        image.write_bytes(content)
+        monkeypatch.setenv("STAGEWISE_DATA", str(tmp_path / str(number)))
+        seen.append(fingerprint("aid15"))
+    assert len(set(seen)) == 3
+    assert seen[0] == seen[3]
+
+
+def test_which_data_a_cell_reads():
+    assert data_of(BASE) == []  # sizes of MNIST are the paper's
+    assert data_of(msgspec.structs.replace(BASE, measure="training")) == ["mnist"]
+    assert data_of(msgspec.structs.replace(BASE, dataset="aid15")) == ["aid15"]
+    assert data_of(changed("scenario.kind")) == ["eua"]
+
+
+def test_what_is_put_comes_back(tmp_path):
+    cache, order = Cache(tmp_path), order_of(BASE)
+    key, done = key_of(order), report([1, 2.5, None, {"deep": True}])
+    assert cache.get(key) is None
+    cache.put(key, order, done)
+    assert Cache(tmp_path).get(key) == done
+    assert list(cache.timings()) == [(BASE, 1.0)]
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "other", "changed"])
+def test_a_damaged_file_is_as_good_as_none(tmp_path, damage):
+    cache, order = Cache(tmp_path), order_of(BASE)
+    key = key_of(order)
+    cache.put(key, order, report(1))
+    (path,) = (tmp_path / "cells").iterdir()
+    content = path.read_bytes()
+    record = json.loads(content)
+    record["order"]["setting"]["seed"] += 1
+    path.write_bytes(
+        {
+            "empty": b"",
+            "cut": content[: len(content) // 2],
+            "other": b'{"format": "stagewise-cell/2"}',
+            "changed": json.dumps(record).encode(),
+        }[damage]
+    )
+    assert cache.get(key) is None
+    list(cache.timings())
+    cache.put(key, order, report(1))
+    assert cache.get(key) == report(1)
+
+
+def test_the_code_version_follows_what_decides_results(tmp_path):
+    package = Path(stagewise.__file__).parent
+    copy = tmp_path / "stagewise"
+    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    assert digest_of(copy) == code_version() == digest_of(package)
+
+    def after_change(name: str) -> str:
+        path = copy / name
+        before = path.read_bytes()
+        path.write_bytes(before + b"\n# another\n")
+        digest = digest_of(copy)
+        path.write_bytes(before)
+        return digest
+
+    for name in ("plan_b/ccu.py", "training/fast.py", "policy.py", "experiments/setting.py"):
+        assert after_change(name) != code_version()
+    assert after_change("experiments/measures/decisions.py") != code_version()
+    for name in ("cli/main.py", "report/page.py", "experiments/page.py", "experiments/runner.py"):
+        assert after_change(name) == code_version()
+    (copy / "extra.py").write_text("")
+    assert digest_of(copy) != code_version()

@@ -1,0 +1,158 @@
+"""Files of experiments: the good ones load, and every mistake is one line that names it."""
+
+import tomllib
+from typing import Any
+
+import msgspec
+import pytest
+from experiment_cases import SMALL, small, write_small
+
+from stagewise.errors import StagewiseError
+from stagewise.experiments.catalogue import choose, experiments, load, load_all
+from stagewise.experiments.experiment import Experiment
+from stagewise.experiments.rules import check_experiment, setting_fields
+
+
+def test_a_file_of_ones_own(tmp_path):
+    assert load(str(write_small(tmp_path))) == small()
+
+
+def test_every_experiment_of_the_library_is_valid():
+    found = load_all()
+    assert [experiment.id for experiment in found] == experiments()
+    assert len(set(experiments())) == len(found)
+    assert [(e.order, e.id) for e in found] == sorted((e.order, e.id) for e in found)
+    for experiment in found:
+        assert set(experiment.profiles) == {"quick", "full"}
+
+
+def test_choosing(tmp_path):
+    path = str(write_small(tmp_path))
+    assert choose([path, path]) == [small()]
+    assert choose(["all"]) == load_all()
+    other = tmp_path / "other"
+    other.mkdir()
+    changed = write_small(other, SMALL.replace("Two methods", "Others"))
+    with pytest.raises(StagewiseError, match=r"id = 'small'.*another experiment"):
+        choose([path, str(changed)])
+
+
+@pytest.mark.parametrize("name", ["nonsense", "../setup", "", "small"])
+def test_an_unknown_id(name):
+    with pytest.raises(
+        StagewiseError, match=r"experiment = .*must be all, a \.toml file or one of"
+    ):
+        load(name)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('id = "small"', 'id = "other"', "small.toml: id = 'other': must be the name of the file"),
+        ('measure = "decisions"', 'measure = "luck"', "small.toml: measure = 'luck': invalid"),
+        ("[setting]", "[settings]", "unknown field `settings`"),
+        ("seeds = 2", 'seeds = "two"', "profiles"),
+        ("rounds = 2", "rounds = 0", "rounds = 0: must be at least 1"),
+        ("rounds = 2", "rouns = 2", "unknown field `rouns`"),
+        ("clients = 12", "clients = 1.5", "scenario.clients = 1.5: expected `int`"),
+        ("clients = 12", "clients = 0", "clients = 0: must be at least 1"),
+        ("[0.5, 0.9]", "[0.5, 1.5]", "p_max"),
+        ("[0.5, 0.9]", '[0.5, "much"]', "scenario.p_min = 'much': expected `float`"),
+        ("id =", "id ==", "small.toml: not valid TOML"),
+    ],
+)
+def test_a_mistake_in_a_file(tmp_path, before, after, message):
+    path = write_small(tmp_path, SMALL.replace(before, after, 1))
+    with pytest.raises(StagewiseError) as error:
+        load(str(path))
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith("small.toml: ")
+    assert any(part in str(error.value) for part in message.split("|")), str(error.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(StagewiseError, match=r"none\.toml: cannot be read"):
+        load(str(tmp_path / "none.toml"))
+
+
+AXIS = tomllib.loads(SMALL)["axes"][0]
+PANEL = tomllib.loads(SMALL)["panels"][0]
+CLAIM = {"text": "so", "quantity": "objective", "policy": "c2e-assoc-only", "below": 1.0}
+PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policies": []}, "policies = []: there must be at least one"),
+        ({"policies": ["fedcs", "fedcs"]}, "policies = 'fedcs': must not be given twice"),
+        ({"policies": ["luck"]}, "policies = 'luck': must be one of stagewise-paper, "),
+        ({"measure": "planning"}, "policies = 'c2e-assoc-only': must be one of paper, "),
+        ({"quantities": ["luck"]}, "quantities = 'luck': must be one of accuracy, "),
+        ({"quantities": ["over_optimum"]}, "quantities = 'over_optimum': needs the policy exact"),
+        ({"axes": [AXIS, AXIS]}, "axes[1].name = 'p': must be a name that no other axis has"),
+        (
+            {"axes": [AXIS, AXIS | {"name": "q"}]},
+            "axes[1].field = 'scenario.p_min': must not be set by two axes",
+        ),
+        ({"axes": [AXIS | {"field": "scenario"}]}, "axes[0].field = 'scenario': must be one of"),
+        ({"axes": [AXIS | {"field": "seed"}]}, "axes[0].field = 'seed': must be one of"),
+        ({"axes": [AXIS | {"values": []}]}, "axes[0].values = []: there must be at least one"),
+        ({"axes": [AXIS | {"values": [1, 1.0]}]}, "axes[0].values = 1.0: must not be given twice"),
+        ({"panels": []}, "panels = []: there must be at least one"),
+        ({"panels": [PANEL | {"x": "q"}]}, "panels[0].x = 'q': must be one of p"),
+        ({"panels": [PANEL | {"quantity": "luck"}]}, "panels[0].quantity = 'luck': must be"),
+        ({"panels": [PANEL | {"policy": "fedcs"}]}, "panels[0].policy = 'fedcs': must be one of"),
+        ({"panels": [PANEL | {"where": {"p": 0.7}}]}, "panels[0].where.p = 0.7: must be one of"),
+        ({"panels": [PANEL | {"form": "matrix"}]}, "panels[0].form = 'matrix': must have y"),
+        ({"claims": [CLAIM | {"below": None}]}, "claims[0].text = 'so': must have below, above"),
+        ({"claims": [CLAIM | {"at_most": ["fedcs"]}]}, "claims[0].at_most = 'fedcs': must be"),
+        ({"claims": [CLAIM | {"rises_with": "q"}]}, "claims[0].rises_with = 'q': must be one of p"),
+        ({"claims": [CLAIM | {"at": {"q": 1}}]}, "claims[0].at = 'q': must be one of p"),
+        ({"paper_values": [PRINTED | {"minus": "fedcs"}]}, "paper_values[0].minus = 'fedcs'"),
+        ({"paper_values": [PRINTED | {"quantity": "luck"}]}, "paper_values[0].quantity = 'luck'"),
+        ({"by_policy": {"fedcs": {}}}, "by_policy = 'fedcs': must be one of c2e-assoc-only"),
+        ({"setting": {"seed": 3}}, "setting.seed = 3: must not be given here"),
+        ({"setting": {"dataset": "luck"}}, "profiles.quick: dataset = 'luck': must be"),
+        (
+            {"setting": {"scenario": {"task": "luck"}}},
+            "profiles.quick: scenario.task = 'luck': must be one of mnist5k",
+        ),
+        ({"stand_ins": {"luck": "mnist"}}, "stand_ins = 'luck': must be one of"),
+        ({"stand_ins": {"mnist": "mnist"}}, "stand_ins.mnist = 'mnist': must be one of"),
+        ({"profiles": {}}, "profiles = {}: there must be quick, full or both"),
+        ({"profiles": {"quick": {"seeds": 0}}}, "profiles.quick.seeds = 0: must be at least 1"),
+        (
+            {"profiles": {"quick": {"seeds": 1, "values": {"q": [1]}}}},
+            "profiles.quick.values = 'q': must be one of p",
+        ),
+        (
+            {"profiles": {"quick": {"seeds": 1, "values": {"p": []}}}},
+            "profiles.quick.values.p = []: there must be at least one",
+        ),
+        (
+            {"profiles": {"quick": {"seeds": 1, "setting": {"rounds": 0}}}},
+            "profiles.quick: rounds = 0: must be at least 1",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit(changes: dict[str, Any], message: str):
+    with pytest.raises(StagewiseError) as error:
+        check_experiment(small(**changes), "small.toml")
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"small.toml: {message}"), str(error.value)
+
+
+def test_values_of_either_profile_may_be_named():
+    check_experiment(small(claims=[CLAIM | {"at": {"p": 0.25}}]), "small.toml")
+
+
+def test_the_fields_an_axis_may_set():
+    fields = set(setting_fields())
+    assert {"dataset", "risk", "scenario.data_min", "participation.model"} <= fields
+    assert not fields & {"scenario", "participation", "seed", "policy", "measure"}
+
+
+def test_experiments_survive_json():
+    encoded = msgspec.json.encode(small())
+    assert msgspec.json.decode(encoded, type=Experiment) == small()

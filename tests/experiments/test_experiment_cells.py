@@ -1,0 +1,78 @@
+"""The cells of an experiment: how many, in which order, with which fields."""
+
+import pytest
+from experiment_cases import small
+
+from stagewise.errors import StagewiseError
+from stagewise.experiments.cells import cells_of
+
+
+def places(cells):
+    return [(cell.point["p"], cell.policy, cell.seed) for cell in cells]
+
+
+def test_every_point_policy_and_seed_in_a_fixed_order():
+    policies = ("c2e-assoc-only", "client-sel-only")
+    expected = [(p, name, seed) for p in (0.5, 0.9) for name in policies for seed in (0, 1)]
+    assert places(cells_of(small(), "quick")) == expected
+    assert [cell.setting.scenario.p_min for cell in cells_of(small(), "quick")] == [
+        p for p, _, _ in expected
+    ]
+
+
+def test_a_profile_has_values_seeds_and_fields_of_its_own():
+    cells = cells_of(small(), "full")
+    assert {cell.point["p"] for cell in cells} == {0.25, 0.5}
+    assert {cell.seed for cell in cells} == {10, 11, 12}
+    assert {cell.setting.rounds for cell in cells} == {3}
+    # Only what the profile names is replaced in a table.
+    assert {(c.setting.scenario.clients, c.setting.scenario.edges) for c in cells} == {(15, 2)}
+    assert {cell.setting.rounds for cell in cells_of(small(), "quick")} == {2}
+
+
+def test_the_number_of_seeds_can_be_given():
+    assert len(cells_of(small(), "quick", seeds=5)) == 4 * 5
+    with pytest.raises(StagewiseError, match="seeds = 0: must be at least 1"):
+        cells_of(small(), "quick", seeds=0)
+
+
+def test_policies_have_fields_of_their_own_and_axes_come_last():
+    table = {"rounds": 7, "scenario": {"p_min": 0.1, "edges": 3}}
+    cells = cells_of(small(by_policy={"client-sel-only": table}), "full")
+    seen = {(c.policy, c.setting.rounds, c.setting.scenario.edges) for c in cells}
+    assert seen == {("c2e-assoc-only", 3, 2), ("client-sel-only", 7, 3)}
+    assert all(cell.setting.scenario.p_min == cell.point["p"] for cell in cells)
+
+
+def test_tables_of_the_file_stay_as_they_are():
+    experiment = small(by_policy={"client-sel-only": {"scenario": {"edges": 3}}})
+    before = repr(experiment)
+    cells_of(experiment, "full")
+    assert repr(experiment) == before
+
+
+def test_a_missing_data_set_gives_way_to_its_stand_in():
+    experiment = small(setting={"dataset": "ali"}, stand_ins={"ali": "aid15"})
+    assert {c.setting.dataset for c in cells_of(experiment, "quick", missing={"ali"})} == {"aid15"}
+    assert {c.setting.dataset for c in cells_of(experiment, "quick", missing={"mnist"})} == {"ali"}
+    alone = small(setting={"dataset": "ali"})
+    assert {c.setting.dataset for c in cells_of(alone, "quick", missing={"ali"})} == {"ali"}
+
+
+def test_a_point_never_names_a_data_set_that_does_not_run():
+    axis = {"name": "d", "field": "dataset", "values": ["mnist", "ali"], "label": "data"}
+    profiles = {"quick": {"seeds": 1}}
+    experiment = small(axes=[axis], profiles=profiles, stand_ins={"ali": "aid15"})
+    cells = cells_of(experiment, "quick", missing={"ali"})
+    assert [cell.point["d"] for cell in cells] == ["mnist"] * 2 + ["aid15"] * 2
+    assert all(cell.point["d"] == cell.setting.dataset for cell in cells)
+
+
+def test_without_axes_there_is_one_point():
+    cells = cells_of(small(axes=[], profiles={"quick": {"seeds": 1}}), "quick")
+    assert [cell.point for cell in cells] == [{}, {}]
+
+
+def test_a_profile_that_the_experiment_does_not_have():
+    with pytest.raises(StagewiseError, match="profile = 'full': small has only quick"):
+        cells_of(small(profiles={"quick": {"seeds": 1}}), "full")

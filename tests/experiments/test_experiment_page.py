@@ -1,0 +1,168 @@
+"""The files of an experiment and the page over a folder of results."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from made_up_results import ALL, bars, curves, made_up, matrix, sweep
+
+from stagewise.errors import StagewiseError
+from stagewise.experiments.catalogue import load_all
+from stagewise.experiments.document import to_markdown
+from stagewise.experiments.experiment import Experiment
+from stagewise.experiments.page import load_results, page_blocks, write_outputs, write_report
+from stagewise.experiments.pictures import figure
+from stagewise.experiments.results import save_result
+from stagewise.experiments.table import judge, markdown_blocks
+
+VOID = {"meta", "img", "br", "link", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """What a page is made of; every element must be closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.sources: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.tags.add(tag)
+        self.ids += [named["id"] or ""] if "id" in named else []
+        self.links += [named["href"] or ""] if "href" in named else []
+        self.sources += [named["src"] or ""] if "src" in named else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    for make in (curves, bars, sweep, matrix):
+        made = make()
+        (folder / made.experiment.id).mkdir()
+        save_result(made, folder / made.experiment.id / "result.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page, outside of the results."""
+    return write_report(results, tmp_path_factory.mktemp("docs") / "index.html")
+
+
+def test_outputs_are_a_picture_twice_and_a_table(tmp_path: Path) -> None:
+    paths = write_outputs(sweep(), tmp_path / "new")
+    assert [path.name for path in paths] == ["picture.png", "picture.svg", "table.md"]
+    assert all(path.stat().st_size for path in paths)
+    assert sorted(tmp_path.joinpath("new").iterdir()) == sorted(paths)
+
+
+def test_outputs_are_written_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bytes:
+        raise StagewiseError("no ink")
+
+    monkeypatch.setattr(figure, "rendered", fail)
+    with pytest.raises(StagewiseError, match="no ink"):
+        write_outputs(sweep(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_is_whole_and_needs_nothing_from_elsewhere(report: Path) -> None:
+    target = report
+    text = target.read_text(encoding="utf-8")
+    page = Page(text)
+    assert not {"script", "link", "iframe"} & page.tags
+    assert "http" not in text
+    assert "@import" not in text
+    assert "url(" not in text
+    for link in page.links:
+        if link.startswith("#"):
+            assert link[1:] in page.ids
+        else:
+            assert (target.parent / link).is_file()
+    assert len(page.sources) == 4
+    assert all((target.parent / source).is_file() for source in page.sources)
+    assert not list(target.parent.rglob("*.json"))
+    assert "width=device-width" in text
+
+
+def test_the_markdown_twin_says_the_same(results: Path, report: Path) -> None:
+    judged = [judge(result) for result in load_results(results)]
+    text = to_markdown(page_blocks(judged))
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
+    assert [path.split("/")[0] for path in pictures] == [
+        "fig-accuracy-cifar100", "fig-cost-eua", "fig-sweep-decisions", "table-kld-dmin",
+    ]  # fmt: skip
+    assert all((report.parent / path).is_file() for path in pictures)
+    assert '<a id="fig-cost-eua"></a>' in text
+    assert "| our targets | 2 | 0 | 0 | 0 | 2 |" in text
+
+
+def test_the_summary_counts_every_verdict(results: Path) -> None:
+    judged = [judge(result) for result in load_results(results)]
+    table = next(block for block in page_blocks(judged) if hasattr(block, "head"))
+    ours, words, numbers = (list(map(int, row[1:])) for row in table.rows)
+    assert ours[-1] == 2
+    assert words[-1] == 3
+    assert numbers[-1] == sum(len(one.values) for one in judged) == 12
+    for counts in (ours, words, numbers):
+        assert sum(counts[:-1]) == counts[-1]
+    kinds = [verdict.kind for one in judged for _, verdict in one.values]
+    assert numbers[:-1] == [kinds.count(k) for k in ("agrees", "better", "differs", "not run")]
+
+
+def test_a_page_whose_name_ends_in_md_is_markdown(tmp_path: Path) -> None:
+    made = sweep()
+    (tmp_path / made.experiment.id).mkdir()
+    save_result(made, tmp_path / made.experiment.id / "result.json")
+    page = write_report(tmp_path, tmp_path / "index.md")
+    assert page.read_text(encoding="utf-8").startswith("# Stagewise")
+    assert (tmp_path / made.experiment.id / "picture.svg").is_file()
+
+
+def test_our_targets_come_before_the_paper_s_claims(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    places = [text.index(part) for part in ("Summary", "Our targets", "Machine and versions")]
+    assert places == sorted(places)
+    for told in ("Test CPU, 2 cores, 8 GB", "torch 2.13.0", "0123456789abcdef", "one seed (0)"):
+        assert told in text
+    assert "30 rounds of a small network." in text
+
+
+def test_experiments_stand_in_their_order_and_groups_together(tmp_path: Path) -> None:
+    for make in reversed(ALL):
+        made = make()
+        (tmp_path / made.experiment.id).mkdir()
+        save_result(made, tmp_path / made.experiment.id / "result.json")
+    found = [result.experiment for result in load_results(tmp_path)]
+    assert [e.order for e in found] == sorted(e.order for e in found)
+    groups = [e.group for e in found]
+    assert len([g for n, g in enumerate(groups) if n == 0 or groups[n - 1] != g]) == len(
+        set(groups)
+    )
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StagewiseError, match=r"must hold folders with a result\.json"):
+        write_report(tmp_path, tmp_path / "index.html")
+
+
+@pytest.mark.parametrize("of", load_all(), ids=lambda of: of.id)
+def test_every_experiment_can_be_drawn_and_told(of: Experiment) -> None:
+    made = made_up(of)
+    assert len(figure.draw(made).axes) >= len(of.panels)
+    judged = judge(made)
+    assert to_markdown(markdown_blocks(judged)).count("**") % 2 == 0
+    assert all(v.kind != "not run" or v.why for _, v in (*judged.values, *judged.claims))
+    assert any(v.kind != "not run" for _, v in (*judged.values, *judged.claims))

@@ -1,0 +1,249 @@
+"""What the pictures show: labels and the data of lines, bars and cells, not pixels."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+from made_up_results import (
+    POLICIES,
+    bars,
+    curves,
+    experiment,
+    groups,
+    matrix,
+    result,
+    sweep,
+    trained,
+)
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+
+from stagewise.errors import StagewiseError
+from stagewise.experiments.names import look, policy_name
+from stagewise.experiments.pictures.figure import draw, rendered
+from stagewise.experiments.results import Result
+from stagewise.experiments.series import Series
+
+
+def lines(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
+    """The x and y of labelled lines, those with intervals among them."""
+    handles, names = axes.get_legend_handles_labels()
+    found = {}
+    for handle, name in zip(handles, names, strict=True):
+        line = handle if hasattr(handle, "get_ydata") else handle[0]
+        found[name] = (list(line.get_xdata()), list(line.get_ydata()))
+    return found
+
+
+def texts(axes: Axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def test_curves_are_the_means_over_seeds() -> None:
+    made = curves()
+    (axes,) = draw(made).axes
+    found = lines(axes)
+    assert set(found) == {policy_name(policy) for policy in POLICIES}
+    for policy in POLICIES:
+        curve = Series(made).curve(policy, {})
+        assert curve is not None
+        assert found[policy_name(policy)] == (curve.rounds, curve.mean)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("round", "test accuracy")
+    assert axes.get_title(loc="left") == "CIFAR-10"
+
+
+def test_a_curve_ends_where_runs_end_and_shows_the_target() -> None:
+    of = experiment(policies=["fedcs"], setting={"target_accuracy": 0.9})
+    made = result(of, lambda cell: trained(cell, level=0.96 + 0.01 * cell.seed))
+    (axes,) = draw(made).axes
+    curve = Series(made).curve("fedcs", {})
+    assert curve is not None
+    assert lines(axes)["FedCS"][0][-1] == curve.rounds[-1] < 30
+    thin = [line for line in axes.lines if line.get_linewidth() == 0.8]
+    assert len(thin) == len(curve.rests) > 0
+    assert texts(axes) == ["target 90%"]
+
+
+def test_bars_have_their_means_and_the_reference_line() -> None:
+    made = bars()
+    delay, _, _, decision = draw(made).axes
+    series = Series(made)
+    names = [label.get_text() for label in delay.get_yticklabels()]
+    assert names == [policy_name(policy) for policy in POLICIES]
+    means = {
+        policy: series.estimate("delay_to_target", policy, {"weights": "delay"})
+        for policy in POLICIES
+    }
+    widths = {round(patch.get_y() + 0.33): patch.get_width() for patch in delay.patches}
+    for row, policy in enumerate(POLICIES):
+        found = means[policy]
+        assert found is not None
+        if not found.missed:
+            assert widths[row] == pytest.approx(found.mean)
+    (reference,) = [line for line in delay.lines if line.get_linestyle() == "--"]
+    assert reference.get_xdata()[0] == means["orig-prob-solver"].mean  # type: ignore[union-attr]
+    assert "not reached" in texts(delay)
+    assert "not reached in 2 of 5" in texts(delay)
+    assert decision.get_xscale() == "log"
+    assert delay.get_xlabel() == "delay to target (s)"
+
+
+def test_sweeps_are_the_means_at_every_value() -> None:
+    made = sweep()
+    (axes,) = draw(made).axes
+    series = Series(made)
+    for policy in POLICIES:
+        places, means = lines(axes)[policy_name(policy)]
+        assert places == [75, 80, 90, 100, 120]
+        assert means == [
+            series.estimate("decision_ms", policy, {"clients": c}).mean  # type: ignore[union-attr]
+            for c in places
+        ]
+    assert axes.get_yscale() == "log"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("clients", "decision time (ms)")
+
+
+def test_a_target_not_reached_is_a_mark_at_the_top() -> None:
+    made = sweep("cost_to_target", False, "training")
+    (axes,) = draw(made).axes
+    _, fedcs = lines(axes)["FedCS"]
+    assert [math.isnan(y) for y in fedcs] == [False, False, False, True, True]
+    marks = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+    assert sorted({line.get_xdata()[0] for line in marks}) == [100, 120]
+    assert len(marks) == 4
+    assert texts(axes) == ["not reached by some or all seeds"]
+    line = max(line.get_ydata()[0] for line in axes.lines if len(line.get_xdata()) == 2)
+    assert max(axes.get_yticks()) <= line
+
+
+def test_sweeps_relative_to_a_policy_pair_the_seeds() -> None:
+    made = groups()
+    _, relative, optimum = draw(made).axes
+    assert lines(relative)["OrigProbSolver"][1] == [1, 1, 1]
+    found = Series(made).estimate("objective", "fedcs", {"p_min": 0.75}, "orig-prob-solver")
+    assert found is not None
+    assert lines(relative)["FedCS"][1][0] == found.mean
+    assert relative.get_ylabel() == "cost of a round, parts of OrigProbSolver's"
+    assert min(lines(optimum)["certified optimum"][1]) == 1
+
+
+def test_groups_of_bars_stand_along_their_axis() -> None:
+    made = groups()
+    axes = draw(made).axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.75", "0.85", "0.95"]
+    assert len(axes.patches) == 3 * 9
+    assert axes.get_ylim()[0] == 0
+
+
+def test_a_matrix_shows_ours_and_the_paper_s() -> None:
+    made = matrix()
+    cost, rounds = draw(made).axes
+    values = cost.images[0].get_array()
+    found = Series(made).estimate(
+        "cost_to_target", "stagewise-paper", {"data_min": 2500, "kld_max": 0.2}
+    )
+    assert found is not None
+    assert values[1, 1] == found.mean
+    assert f"{found.mean:.1f}\n(9.11)" in texts(cost)
+    assert math.isnan(float(values.data[2, 4]))
+    assert "not reached" in texts(cost)
+    assert "not reached\n1 of 2" in texts(rounds)
+    assert [t.get_text() for t in cost.get_yticklabels()] == [
+        "2,000",
+        "2,500",
+        "3,000",
+        "4,000",
+        "5,000",
+    ]
+
+
+def test_panels_of_one_quantity_share_their_colours() -> None:
+    panel = {
+        "form": "matrix",
+        "title": "",
+        "quantity": "final_accuracy",
+        "x": "kld_max",
+        "y": "edges",
+    }
+    of = experiment(
+        policies=["pool-flexible", "fedcs"],
+        axes=[
+            {"name": "kld_max", "field": "scenario.kld_max", "label": "", "values": [0.1, 0.2]},
+            {"name": "edges", "field": "scenario.edges", "label": "", "values": [3, 4]},
+        ],
+        panels=[{**panel, "policy": "pool-flexible"}, {**panel, "policy": "fedcs"}],
+    )
+    first, second = draw(
+        result(of, lambda c: trained(c, 5, 0.5 if c.policy == "fedcs" else 0.9))
+    ).axes
+    assert first.images[0].get_clim() == second.images[0].get_clim()
+
+
+def test_a_policy_looks_the_same_everywhere() -> None:
+    seen: dict[str, set[tuple[str, str]]] = {}
+    for made in (curves(), sweep(), groups()):
+        for axes in draw(made).axes:
+            for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+                line = handle if hasattr(handle, "get_ydata") else handle[0]
+                if hasattr(line, "get_marker"):
+                    seen.setdefault(name, set()).add((to_hex(line.get_color()), line.get_marker()))
+    assert all(len(looks) == 1 for looks in seen.values())
+    assert seen["pool (ours)"] == {(look("pool-flexible").colour, "*")}
+    assert len({next(iter(looks)) for looks in seen.values()}) == len(seen)
+
+
+def test_the_note_says_what_ran() -> None:
+    notes = [text.get_text() for text in draw(curves()).texts]
+    assert notes[0] == "Test accuracy by round, CIFAR-10"
+    assert notes[1] == "quick profile, CIFAR-10; mean and 95% interval over 3 seeds (0-2)"
+    assert (
+        draw(matrix())
+        .texts[1]
+        .get_text()
+        .endswith("mean over 2 seeds (0-1); in brackets, the paper's")
+    )
+
+
+def test_wide_intervals_do_not_press_the_means_together() -> None:
+    of = experiment(
+        policies=["fedcs", "exact"], measure="decisions", profiles={"quick": {"seeds": 2}},
+        axes=[{"name": "edges", "field": "scenario.edges", "label": "edges", "values": [3, 4]}],
+        panels=[{"form": "sweep", "title": "", "quantity": "decision_ms", "x": "edges", "log": log}
+                for log in (False, True)],
+    )  # fmt: skip
+    times = {"fedcs": (1.0, 3.0), "exact": (5.0, 5.0)}
+    made = result(
+        of, lambda c: {"rounds": [{"decision_ms": times[c.policy][c.seed]}], "plan_ms": None}
+    )
+    plain, logarithmic = draw(made).axes
+    assert plain.get_ylim()[1] < 10 < 2 + 12.7
+    assert 0.5 < logarithmic.get_ylim()[0] < 2
+
+
+def test_a_panel_that_leaves_an_axis_open_is_refused() -> None:
+    of = experiment(
+        axes=[{"name": "edges", "field": "scenario.edges", "label": "edges", "values": [3, 4]}],
+        panels=[{"form": "bars", "title": "Cost", "quantity": "objective"}],
+    )
+    with pytest.raises(
+        StagewiseError, match=r"made-up: panel 'Cost': where = \{\}: must leave one point"
+    ):
+        draw(result(of, trained))
+
+
+@pytest.mark.parametrize("make", [curves, matrix])
+def test_the_same_result_gives_the_same_files(make: Callable[[], Result]) -> None:
+    made = make()
+    svg = rendered(draw(made), "svg")
+    assert svg == rendered(draw(made), "svg")
+    assert b"<dc:date>" not in svg
+    png = rendered(draw(made), "png")
+    assert png[:4] == b"\x89PNG"
+    width = int.from_bytes(png[16:20])
+    assert width >= 7 * 150
+
+
+@pytest.mark.parametrize("make", [curves, bars, sweep, matrix, groups])
+def test_nothing_measured_is_still_a_picture(make: Callable[[], Result]) -> None:
+    made = result(make().experiment, lambda _: None)
+    draw(made).draw_without_rendering()

@@ -1,0 +1,166 @@
+"""What is read off a cell's outputs, and how numbers are written."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_results import round_of
+from scipy import stats
+
+from stagewise.errors import StagewiseError
+from stagewise.experiments.names import DATASET_NAMES, POLICY_NAMES, look
+from stagewise.experiments.quantities import QUANTITIES, estimate_text, quantity, rounded
+from stagewise.experiments.statistics import estimate
+from stagewise.policy import policy_names
+
+ACCURACIES = [0.5, 0.89, 0.9, 0.95]
+TRAINED = {
+    "rounds": [
+        round_of(cost, accuracy=accuracy, decision_ms=ms)
+        for cost, accuracy, ms in zip((1.0, 2.0, 4.0, 8.0), ACCURACIES, (1, 2, 3, 10), strict=True)
+    ],
+    "plan_ms": [1000.0, 3000.0],
+    "target_accuracy": 0.9,
+    "samples": 100,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("final_accuracy", 0.95),
+        ("rounds_to_target", 3),
+        ("cost_to_target", 7.0),
+        ("delay_to_target", 3.5),
+        ("energy_to_target", 21.0),
+        ("decision_ms", 4.0),
+        ("decision_ms_max", 10.0),
+        ("objective", 3.75),
+        ("feasible_share", 1.0),
+        ("plan_s", 2.0),
+    ],
+)
+def test_training_outputs(name: str, value: float) -> None:
+    assert quantity(name).value(TRAINED) == pytest.approx(value)
+
+
+def test_a_target_that_is_never_reached_costs_infinitely_much() -> None:
+    never = {**TRAINED, "target_accuracy": 0.99}
+    for name in ("rounds_to_target", "cost_to_target", "delay_to_target", "energy_to_target"):
+        assert quantity(name).value(never) == math.inf
+        assert quantity(name).value({**TRAINED, "target_accuracy": None}) is None
+
+
+def test_rounds_that_are_not_evaluated_are_paid_for() -> None:
+    records = [{**r, "accuracy": None} if n < 3 else r for n, r in enumerate(TRAINED["rounds"])]
+    assert quantity("cost_to_target").value({**TRAINED, "rounds": records}) == 15.0
+    assert quantity("rounds_to_target").value({**TRAINED, "rounds": records}) == 4
+
+
+def test_over_optimum_counts_rounds_where_both_keep_the_limits() -> None:
+    best = [
+        round_of(2.0, lower_bound=1.6),
+        round_of(2.0),
+        round_of(2.0),
+        round_of(1.0, feasible=False),
+    ]
+    ours = [round_of(2.0), round_of(3.0), round_of(0.1, feasible=False), round_of(5.0)]
+    against = quantity("over_optimum").against_optimum
+    assert against is not None
+    assert against({"rounds": ours}, {"rounds": best}) == pytest.approx((2 / 1.6 + 3 / 2) / 2)
+    broken = [round_of(feasible=False)] * 4
+    assert against({"rounds": broken}, {"rounds": best}) is None
+
+
+def test_plans_and_risks() -> None:
+    plan = {"plan_ms": 1500.0, "objective": 3.0, "feasible": False, "clients": 20}
+    assert quantity("plan_s").value(plan) == 1.5
+    assert quantity("objective").value(plan) == 3.0
+    assert quantity("planned_feasible").value(plan) == 0.0
+    assert quantity("kld_violation").value({"kld_violation": None}) is None
+    assert quantity("plan_s").value({"rounds": [], "plan_ms": None}) is None
+
+
+def test_an_unknown_quantity_is_refused() -> None:
+    with pytest.raises(StagewiseError, match="quantity = 'speed': must be one of"):
+        quantity("speed")
+
+
+def test_every_quantity_reads_every_measure_without_failing() -> None:
+    outputs = [TRAINED, {"rounds": [], "plan_ms": None}, {"plan_ms": 1.0}, {"kld_violation": 0.1}]
+    for known in QUANTITIES.values():
+        for one in outputs:
+            assert known.value(one) is None or isinstance(known.value(one), float)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30))
+def test_the_interval_is_student_s(values: list[float]) -> None:
+    found = estimate(values)
+    assert found is not None
+    assert found.half_width is not None
+    spread = stats.sem(values)
+    if spread > 1e-9 * max(map(abs, values)):
+        low, high = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=spread)
+        assert (found.low, found.high) == pytest.approx((low, high), rel=1e-6, abs=1e-6)
+
+
+def test_two_seeds_by_hand() -> None:
+    found = estimate([1.0, 3.0])
+    assert found is not None
+    assert found.mean == 2.0
+    assert found.half_width == pytest.approx(12.7062047)  # t(1, 97.5%) times 1
+
+
+def test_one_seed_has_no_interval_and_none_has_no_mean() -> None:
+    single = estimate([4.0])
+    assert single is not None
+    assert single.half_width is None
+    assert estimate([]) is None
+
+
+def test_infinite_values_are_counted() -> None:
+    found = estimate([2.0, math.inf, 4.0, math.inf, 3.0])
+    assert found is not None
+    assert (found.mean, found.half_width) == (math.inf, None)
+    assert (found.missed, found.count, found.reached_mean) == (2, 5, 3.0)
+    assert estimate_text(found) == "not reached in 2 of 5 (3.00 in the others)"
+    everything = estimate([math.inf] * 3)
+    assert everything is not None
+    assert estimate_text(everything) == "not reached in any of 3"
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "text"),
+    [
+        ([12.345], False, "12.3"),
+        ([12.0, 12.1, 12.2], False, "12.10 ± 0.25"),
+        ([2000.0, 2100.0], False, "2,050 ± 635"),
+        ([0.9, 0.91, 0.92], True, "91.0% ± 2.5"),
+        ([0.5, 0.5], True, "50.0% ± 0"),
+        ([0.0], False, "0"),
+        ([1.0, 1.0 + 1e-9], False, "1.0000 ± 0.0000"),
+    ],
+)
+def test_how_numbers_are_written(values: list[float], share: bool, text: str) -> None:
+    found = estimate(values)
+    assert found is not None
+    assert estimate_text(found, share) == text
+
+
+@given(st.floats(-1e7, 1e7), st.floats(0, 1e7))
+def test_a_written_number_is_near_the_number(value: float, spread: float) -> None:
+    written = float(rounded(value, spread).replace(",", ""))
+    assert abs(written - value) <= max(0.05 * spread, 0.006 * abs(value), 1e-6)
+
+
+def test_every_policy_has_a_name_and_a_look_of_its_own() -> None:
+    looks = {}
+    for policy in policy_names():
+        if policy in POLICY_NAMES:
+            own = look(policy)
+            looks[own.colour, own.marker, own.line] = policy
+    assert len(looks) == len([p for p in policy_names() if p in POLICY_NAMES]) == 13
+    assert look("a-policy-of-mine") == look("a-policy-of-mine")
+    assert len(set(DATASET_NAMES.values())) == len(DATASET_NAMES)

@@ -1,0 +1,273 @@
+"""The rules by which a number agrees, at their borders; claims at every point."""
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from made_up_results import Outputs, experiment, result, round_of
+
+from stagewise.experiments.cells import Cell
+from stagewise.experiments.experiment import Claim, PaperValue
+from stagewise.experiments.results import Result
+from stagewise.experiments.series import Series
+from stagewise.experiments.verdicts import Verdict, judge_claim, judge_value, printed_text
+
+AXIS = {"name": "clients", "field": "scenario.clients", "label": "clients", "values": [80, 100]}
+
+
+def series(
+    table: dict[str, list[float]], quantity: str = "objective", note: str = "", **fields: Any
+) -> Series:
+    """Each policy's values, by seed; accuracies, costs or rounds to the target."""
+    measure = "decisions" if quantity == "objective" else "training"
+    seeds = len(next(iter(table.values())))
+    of = experiment(
+        policies=list(table), measure=measure, quantities=[quantity],
+        profiles={"quick": {"seeds": seeds, "note": note}}, **fields,
+    )  # fmt: skip
+    return Series(result(of, lambda cell: _outputs(quantity, table[cell.policy][cell.seed])))
+
+
+def _outputs(quantity: str, value: float) -> Outputs | None:
+    if math.isnan(value):
+        return None
+    if quantity == "objective":
+        return {"rounds": [round_of(value)], "plan_ms": None}
+    if quantity == "final_accuracy":
+        return {"rounds": [round_of(accuracy=value)], "target_accuracy": None, "plan_ms": []}
+    reached = 0.0 if math.isinf(value) else 0.95
+    return {
+        "rounds": [round_of(min(value, 9.0), accuracy=reached)],
+        "target_accuracy": 0.9,
+        "plan_ms": [],
+    }
+
+
+def printed(value: float, **fields: Any) -> PaperValue:
+    table = {"quantity": "objective", "policy": "fedcs", "value": value, **fields}
+    return msgspec.convert(table, PaperValue)
+
+
+def claim(**fields: Any) -> Claim:
+    table = {"text": "it is so", "quantity": "objective", "policy": "fedcs", **fields}
+    return msgspec.convert(table, Claim)
+
+
+@pytest.mark.parametrize(
+    ("paper", "better", "kind"),
+    [
+        (10.99, "lower", "agrees"),
+        (11.0, "lower", "agrees"),  # 10% of our mean, exactly
+        (11.01, "lower", "better"),
+        (11.01, "higher", "differs"),
+        (9.0, "lower", "agrees"),
+        (8.99, "lower", "differs"),
+        (8.99, "higher", "better"),
+    ],
+)
+def test_one_seed_agrees_within_a_tenth(paper: float, better: str, kind: str) -> None:
+    verdict = judge_value(series({"fedcs": [10.0]}), printed(paper, better=better))
+    assert verdict.kind == kind
+
+
+def test_an_interval_wider_than_the_tolerance_agrees_and_says_so() -> None:
+    found = series({"fedcs": [8.0, 12.0]})  # 10 ± 25.4
+    verdict = judge_value(found, printed(35.0))
+    assert (verdict.kind, verdict.wide) == ("agrees", True)
+    assert "wider than the tolerance" in verdict.why
+    assert judge_value(found, printed(36.0)).kind == "better"
+    assert not judge_value(found, printed(10.5)).wide
+
+
+@pytest.mark.parametrize(
+    ("paper", "kind"), [(0.25, "agrees"), (0.15, "agrees"), (0.26, "better"), (0.14, "differs")]
+)
+def test_increases_agree_within_five_points(paper: float, kind: str) -> None:
+    table = {"fedcs": [2.4, 6.0], "orig-prob-solver": [2.0, 5.0]}  # 20% more, both seeds
+    verdict = judge_value(series(table), printed(paper, relative_to="orig-prob-solver"))
+    assert verdict.kind == kind
+    assert verdict.ours.startswith("+20.0%")
+
+
+@pytest.mark.parametrize(
+    ("paper", "kind"), [(0.04, "agrees"), (0.02, "agrees"), (0.041, "differs"), (0.019, "better")]
+)
+def test_accuracies_agree_within_a_point(paper: float, kind: str) -> None:
+    table = {"fedcs": [0.83], "orig-prob-solver": [0.8]}
+    value = printed(paper, quantity="final_accuracy", minus="orig-prob-solver", better="higher")
+    verdict = judge_value(series(table, "final_accuracy"), value)
+    assert verdict.kind == kind
+    assert verdict.ours == "+3.00 points"
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "kind"),
+    [
+        ([math.inf, math.inf], math.inf, "agrees"),
+        ([math.inf, 3.0], math.inf, "agrees"),  # half of them
+        ([math.inf, 3.0, 3.0], math.inf, "better"),
+        ([3.0, 3.0], math.inf, "better"),
+        ([math.inf, 3.0], 3.0, "differs"),
+    ],
+)
+def test_targets_that_are_not_reached(ours: list[float], paper: float, kind: str) -> None:
+    found = series({"fedcs": ours}, "cost_to_target")
+    assert judge_value(found, printed(paper, quantity="cost_to_target")).kind == kind
+
+
+def test_what_a_profile_leaves_out_is_not_run() -> None:
+    found = series({"fedcs": [1.0]}, axes=[AXIS])
+    verdict = judge_value(found, printed(1.0, at={"clients": 120}))
+    assert (verdict.kind, verdict.ours) == ("not run", "")
+    assert verdict.why == "the quick profile leaves out clients = 120"
+    assert judge_claim(found, claim(below=9.0, at={"clients": 120})).kind == "not run"
+
+
+def test_failed_cells_are_not_run_and_say_why() -> None:
+    verdict = judge_value(series({"fedcs": [math.nan, math.nan]}), printed(1.0))
+    assert verdict.kind == "not run"
+    assert verdict.why == "2 cells failed: the worker died"
+
+
+def test_other_data_are_not_compared() -> None:
+    of = experiment(
+        policies=["fedcs"], setting={"dataset": "cifar100"}, stand_ins={"cifar100": "cifar10"}
+    )
+    found = Series(result(of, lambda _: _outputs("final_accuracy", 0.55), {"cifar100": "cifar10"}))
+    verdict = judge_value(found, printed(0.55, quantity="final_accuracy"))
+    assert (verdict.kind, verdict.why) == ("not run", "ran on CIFAR-10, not on CIFAR-100")
+    assert verdict.ours == "55.0% ± 0"
+    kept = judge_claim(found, claim(quantity="final_accuracy", above=0.5))
+    assert kept.kind == "agrees"
+
+
+def test_a_profile_that_is_too_small_is_not_compared() -> None:
+    of = experiment(
+        policies=["fedcs"],
+        profiles={"quick": {"seeds": 1, "note": "two rounds", "comparable": False}},
+    )
+    found = Series(result(of, lambda _: _outputs("final_accuracy", 0.5)))
+    verdict = judge_value(found, printed(0.5, quantity="final_accuracy"))
+    assert (verdict.kind, verdict.why) == ("not run", "two rounds")
+
+
+def test_why_it_differs_is_the_file_s_reason_and_the_size() -> None:
+    found = series({"fedcs": [10.0]}, note="few rounds")
+    value = printed(5.0, why="ours is slower.")
+    assert judge_value(found, value).why == "ours is slower. See also the note on this size"
+    assert judge_value(found, printed(5.0)).why == "not known. See also the note on this size"
+    assert judge_value(found, printed(10.0, why="ours is slower")).why == ""
+    assert judge_claim(series({"fedcs": [10.0]}), claim(below=1.0)).why == "not known"
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"value": 0.132, "relative_to": "orig-prob-solver"}, "+13.2% over OrigProbSolver"),
+        (
+            {"value": -0.0034, "minus": "fedcs", "quantity": "final_accuracy"},
+            "−0.34 points against FedCS",
+        ),
+        ({"value": 0.5512, "quantity": "final_accuracy"}, "55.12%"),
+        ({"value": math.inf}, "not reached"),
+        ({"value": 9.11}, "9.11"),
+    ],
+)
+def test_the_paper_s_numbers_are_written_as_printed(fields: dict[str, Any], text: str) -> None:
+    assert printed_text(printed(**fields)) == text
+
+
+def by_clients(costs: dict[str, dict[int, list[float]]]) -> Result:
+    """Costs of one round by policy, clients and seed."""
+    seeds = len(next(iter(next(iter(costs.values())).values())))
+    of = experiment(
+        policies=list(costs), measure="decisions", quantities=["objective"], axes=[AXIS],
+        profiles={"quick": {"seeds": seeds}},
+    )  # fmt: skip
+
+    def outputs(cell: Cell) -> Outputs | None:
+        return _outputs("objective", costs[cell.policy][cell.setting.scenario.clients][cell.seed])
+
+    return result(of, outputs)
+
+
+def told(costs: dict[str, dict[int, list[float]]], **fields: Any) -> Verdict:
+    return judge_claim(Series(by_clients(costs)), claim(**fields))
+
+
+def test_a_claim_must_hold_at_every_point() -> None:
+    costs = {"fedcs": {80: [1.0], 100: [3.0]}, "exact": {80: [2.0], 100: [2.5]}}
+    verdict = told(costs, at_most=["exact"])
+    assert verdict.kind == "differs"
+    assert verdict.ours == (
+        "holds in 1 of 2 comparisons; worst: 20.0% above certified optimum at clients = 100"
+    )
+    assert told(costs, at_most=["exact"], at={"clients": 80}).kind == "agrees"
+    assert told(costs, at_least=["exact"]).kind == "differs"
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"at_most": ["exact"], "margin": 0.2}, "agrees"),
+        ({"at_most": ["exact"], "margin": 0.19}, "differs"),
+        ({"at_most": ["exact"], "margin": 0.5, "absolute": True}, "agrees"),
+        ({"at_most": ["exact"], "margin": 0.49, "absolute": True}, "differs"),
+        ({"at_most": ["exact"], "margin": -0.5}, "differs"),
+        ({"at_least": ["exact"], "margin": 0.5}, "agrees"),
+        ({"at_least": ["exact"], "margin": 0.49}, "differs"),
+        ({"below": 3.01}, "agrees"),
+        ({"below": 3.0}, "differs"),
+        ({"above": 0.99}, "agrees"),
+        ({"above": 1.0}, "differs"),
+        ({"rises_with": "clients"}, "agrees"),
+        ({"falls_with": "clients"}, "differs"),
+    ],
+)
+def test_claims_at_their_borders(fields: dict[str, Any], kind: str) -> None:
+    costs = {"fedcs": {80: [1.0], 100: [3.0]}, "exact": {80: [2.0], 100: [2.5]}}
+    assert told(costs, **fields).kind == kind
+
+
+def test_an_order_within_the_noise_says_so() -> None:
+    costs = {"fedcs": {80: [1.0, 2.0, 3.0]}, "exact": {80: [1.2, 1.7, 2.9]}}
+    found = series({name: by[80] for name, by in costs.items()})
+    verdict = judge_claim(found, claim(at_most=["exact"]))
+    assert verdict.kind == "differs"
+    assert verdict.ours.endswith("(within noise)")
+    clear = series({"fedcs": [1.0, 2.0, 3.0], "exact": [0.5, 1.49, 2.5]})  # noisy, but not in pairs
+    assert "noise" not in judge_claim(clear, claim(at_most=["exact"])).ours
+
+
+def test_a_slope_within_the_noise_says_so() -> None:
+    costs = {"fedcs": {80: [1.0, 2.0], 100: [1.1, 2.2]}}
+    verdict = told(costs, rises_with="clients")
+    assert verdict.kind == "agrees"
+    assert verdict.ours.endswith("(within noise)")
+    assert told({"fedcs": {80: [1.0], 100: [1.0]}}, rises_with="clients").kind == "differs"
+
+
+def test_who_misses_the_target_more_often_is_worse() -> None:
+    table = {"fedcs": [1.0, math.inf, 2.0], "exact": [5.0, 6.0, 7.0]}
+    asked = claim(quantity="cost_to_target", at_most=["exact"])
+    verdict = judge_claim(series(table, "cost_to_target"), asked)
+    assert verdict.kind == "differs"
+    assert "target missed in 1 of 3 against 0 of certified optimum" in verdict.ours
+    swapped = {"fedcs": table["exact"], "exact": table["fedcs"]}
+    assert judge_claim(series(swapped, "cost_to_target"), asked).kind == "agrees"
+    neither = {"fedcs": [math.inf], "exact": [math.inf]}
+    verdict = judge_claim(series(neither, "cost_to_target"), asked)
+    assert (verdict.kind, verdict.why) == ("not run", "no seed reached the target")
+
+
+def test_points_without_a_value_are_told() -> None:
+    costs = {"fedcs": {80: [1.0], 100: [math.nan]}, "exact": {80: [2.0], 100: [2.5]}}
+    verdict = told(costs, at_most=["exact"])
+    assert verdict.kind == "agrees"
+    assert verdict.ours.endswith("1 left out: no value")
+
+
+def test_seeds_that_one_side_lacks_are_left_out_of_both() -> None:
+    table = {"fedcs": [1.0, 100.0], "exact": [2.0, math.nan]}
+    assert judge_claim(series(table), claim(at_most=["exact"])).kind == "agrees"
