@@ -53,7 +53,7 @@ def test_rounds_go_on_without_a_client_and_an_edge(tmp_path, fire):
     killed, pids = fire
     out = tmp_path / "run"
     wanted = Wanted(
-        clients=4, edges=2, dataset="digits", policy="fedcs", rounds=3, polls=0, design="H"
+        clients=3, edges=2, dataset="digits", policy="fedcs", rounds=3, polls=0, seed=2
     )
     run = up(out, wanted)
     assert run.finished

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from stagewise.experiments.measures.decisions import measure_decisions
 from stagewise.experiments.measures.planning import measure_planning
