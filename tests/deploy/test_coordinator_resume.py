@@ -66,15 +66,15 @@ def test_what_a_killed_process_left_behind_is_cut_off(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         sit(path, stopping(scenario, 3))
     whole = (path / LIVE).read_bytes()
-    with (path / LIVE).open(
-        "ab"
-    ) as stream:  # a line that the checkpoint knows nothing of, and a part
-        stream.write(whole.splitlines(keepends=True)[0] + b'{"round":')
+    # Lines that the checkpoint knows nothing of, and a part of one.
+    with (path / LIVE).open("ab") as stream:
+        stream.write(3 * whole + b'{"round":')
     with (path / ONLINE).open("ab") as stream:
         stream.write(b'["c0"]\n')
     (path / ".live.part").write_bytes(b"")
     sit(path, ScriptedTransport(scenario, GONE, polls=3))
     assert [line.round for line in load_live(path, 6)] == list(range(6))
+    assert (path / LIVE).read_bytes().count(b"\n") == 6
     run = load_run(path)
     assert len(run.online) == 6
     assert check_decisions(scenario, run.online, run.decisions) == []

@@ -42,23 +42,38 @@ def serve(app: App, nodes: Sequence[str], secret: bytes) -> None:
 
     A SuperNode that is not there yet, or no more, is asked again later.
     """
+    one_at_a_time = threading.Lock()
+
+    def app_alone(message: Message, context: Context) -> Message:
+        with one_at_a_time:
+            return app(message, context)
+
+    # A thread for each: one may wait long for the rest of a message whose sender is gone.
+    threads = [
+        threading.Thread(target=_serve_node, args=(app_alone, node, secret), daemon=True)
+        for node in nodes
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _serve_node(app: App, node: str, secret: bytes) -> None:
     auth = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
-    clients = {node: _client(node, auth) for node in nodes}
+    client = _client(node, auth)
     request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
     while True:
-        busy = False
-        for node, client in clients.items():
-            try:
-                response = client.AcquireTask(request)
-                if response.token:
-                    busy = True
-                    _do(app, _client(node, RuntimeTokenHttpInterceptor(response.token)))
-            except (httpx.HTTPError, OSError):
+        try:
+            response = client.AcquireTask(request)
+            if response.token:
+                _do(app, _client(node, RuntimeTokenHttpInterceptor(response.token)))
                 continue
-            except Exception:  # a task that cannot be done must not end the others
-                traceback.print_exc()
-        if not busy:
-            time.sleep(POLL_S)
+        except (httpx.HTTPError, OSError):
+            pass
+        except Exception:  # a task that cannot be done must not end the others
+            traceback.print_exc()
+        time.sleep(POLL_S)
 
 
 def _do(app: App, client: RuntimeHttpClient) -> None:
