@@ -68,9 +68,9 @@ def test_updates_that_never_came_teach_nothing():
 def test_a_poll_waits_for_both_legs():
     flat, over_edges = Deadlines(2.0, legs=1), Deadlines(2.0, legs=2)
     for deadlines in (flat, over_edges):
-        deadlines.learn_answers([4.0] * 10)
-    assert flat.poll_s() == pytest.approx(8.0)
-    assert over_edges.poll_s() == pytest.approx(16.0)
+        deadlines.learn_answers([8.0] * 10)
+    assert flat.poll_s() == pytest.approx(16.0)
+    assert over_edges.poll_s() == pytest.approx(32.0)
     quick = Deadlines(2.0, legs=1)
     quick.learn_answers([0.01])
     assert quick.poll_s() == LEAST_POLL_S

@@ -17,7 +17,7 @@ FIRST_TRAINING_S = 15.0
 UNKNOWN_ANSWER_S = 20.0
 """The same for the answer to a poll."""
 
-LEAST_POLL_S = 5.0
+LEAST_POLL_S = 15.0
 LEAST_ROUND_S = 5.0
 
 _HIGH = 0.95
