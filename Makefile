@@ -33,7 +33,7 @@ compare: .venv/installed
 	$(BIN)/stagewise compare $(DEMO)/s.json --online $(DEMO)/online.jsonl --workers 2
 
 test: .venv/installed
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ class FakePost:
         self.apps, self.clock = dict(apps), clock
         self.delay = delay or (lambda name, content: 0.5)
         self.silent, self.gone, self.twice = set(), set(), set()
-        self.due = []
+        self.due, self.ready = [], []
         self.sent = 0
 
     def names(self):
@@ -42,9 +42,15 @@ class FakePost:
 
     def collect(self):
         now = self.clock()
-        arrived = [entry for entry in self.due if entry[0] <= now]
+        reached = [entry for entry in self.due if entry[0] <= now]
         self.due = [entry for entry in self.due if entry[0] > now]
-        return [self.answer(number, letter) for _, number, letter in arrived]
+        for _, number, letter in reached:
+            answer = self.answer(number, letter)
+            self.ready.append((self.clock(), answer))
+            self.clock.now = now  # receivers work side by side, not one after the other
+        arrived = [answer for at, answer in self.ready if at <= now]
+        self.ready = [entry for entry in self.ready if entry[0] > now]
+        return arrived
 
     def answer(self, number, letter):
         try:

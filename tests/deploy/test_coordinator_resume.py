@@ -9,10 +9,11 @@ from live_cases import MODEL, ScriptedTransport, coordinator_of, planned, sit, t
 
 from stagewise.check import check_decisions
 from stagewise.deploy.records import LIVE, STATUS, load_live
+from stagewise.deploy.remaining import LivePolicy
 from stagewise.deploy.status import adds_up, read_status
 from stagewise.errors import StagewiseError
 from stagewise.simulator.config import Replanning
-from stagewise.simulator.directory import CHECKPOINT, ONLINE, RunDirectory
+from stagewise.simulator.directory import CHECKPOINT, ONLINE, RunDirectory, lock
 from stagewise.simulator.run import load_run
 from stagewise.world.estimator import ParticipationEstimator
 
@@ -150,6 +151,53 @@ def test_plan_a_runs_beside_the_rounds_with_what_was_observed(tmp_path):
     assert len(later) == 2
     assert check_decisions(scenario, run.online, run.decisions) == []
     assert adds_up(load_live(path, 9))
+
+
+class Counting:
+    """A policy of somebody else's: its answer depends on how often it was asked."""
+
+    made: list["Counting"]
+
+    def __init__(self, scenario):
+        self.scenario, self.asked = scenario, []
+        self.made.append(self)
+
+    def decide(self, round_, index):
+        self.asked.append(index)
+        edge = len(self.asked) % len(self.scenario.edges)
+        return np.where(round_.online, edge, -1)
+
+
+def test_a_policy_of_somebody_elses_is_asked_again_about_every_round(tmp_path):
+    """Also about those in which an edge was gone, for which another one was made."""
+    scenario = two_edges()
+
+    def policy():
+        Counting.made = []
+        return LivePolicy(Counting(scenario), Counting, "lend")
+
+    straight = policy()
+    sit(tmp_path / "a", ScriptedTransport(scenario, GONE), straight)
+    asked = [each.asked for each in Counting.made]
+    assert asked == [[0, 1, 3, 4, 5], [2]]
+    with pytest.raises(KeyboardInterrupt):
+        sit(tmp_path / "b", stopping(scenario, 4), policy())
+    sit(tmp_path / "b", ScriptedTransport(scenario, GONE, polls=4), policy())
+    assert [each.asked for each in Counting.made] == asked
+    assert told(tmp_path / "a", "decisions.jsonl") == told(tmp_path / "b", "decisions.jsonl")
+
+
+def test_a_look_at_the_status_does_not_keep_a_run_out(tmp_path, monkeypatch):
+    """The lock it takes for a moment is let go before the run tries again."""
+    fcntl = pytest.importorskip("fcntl")
+    path = tmp_path / "file"
+    path.touch()
+    with path.open("rb") as looking, path.open("r+b") as running:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(looking, fcntl.LOCK_UN))
+        lock(running, path)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(looking, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def test_two_processes_cannot_run_one_folder(tmp_path):

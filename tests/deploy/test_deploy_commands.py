@@ -3,10 +3,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from stagewise.cli.main import main
+from stagewise.deploy.up import _alone, local_folder
+from stagewise.errors import StagewiseError
+from stagewise.simulator.directory import RunDirectory
 
 QUICK = ["--design", "in-process", "--dataset", "digits", "--policy", "fedcs", "--polls", "0"]
 
@@ -55,6 +59,7 @@ def test_a_run_that_is_over_stays_as_it_is(run):
         ("--clients", "9", "8"),
         ("--deadline-factor", "4", "2.0"),
         ("--remedy", "drop", "'lend'"),
+        ("--data-dir", "/elsewhere", "None"),
     ],
 )
 def test_a_run_goes_on_as_it_was_begun_or_not_at_all(run, capsys, option, value, begun):
@@ -77,6 +82,8 @@ def test_a_run_goes_on_as_it_was_begun_or_not_at_all(run, capsys, option, value,
         (["--replan-every", "2"], "policy = 'fedcs': must be one that follows a plan"),
         (["--scenario", "missing.json"], "missing.json: cannot be read"),
         (["--site", "missing"], "missing/site.toml: cannot be read"),
+        (["--design", "H"], "local: must be given for processes on this machine, or a site"),
+        (["--design", "F"], "local: must be given for processes on this machine, or a site"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path, capsys, options, told):
@@ -87,6 +94,53 @@ def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path, capsys, options,
     assert said.splitlines()[-1].startswith("stagewise: ")
     assert "Traceback" not in said
     assert not out.exists()
+
+
+def test_a_run_goes_on_with_its_own_scenario_or_not_at_all(run, tmp_path, capsys):
+    again = ["deploy", "up", "--out", str(run), "--scenario"]
+    assert main([*again, str(run / "scenario.json")]) == 0
+    other = json.loads((run / "scenario.json").read_text())
+    other["clients"][0]["cpu_hz"] *= 2
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    capsys.readouterr()
+    assert main([*again, str(tmp_path / "other.json")]) == 2
+    assert "must be the one the run in" in capsys.readouterr().err
+
+
+def test_the_folder_one_is_in(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["deploy", "up", "--out", ".", *QUICK]) == 2
+    assert "out = '.': must end in the name of a new folder" in capsys.readouterr().err
+    monkeypatch.chdir(run)
+    assert main(["deploy", "up", "--out", "."]) == 0
+    assert local_folder(Path()) == run.with_name(f"{run.name}.site")
+
+
+def test_a_run_that_is_killed_as_it_appears_can_go_on(tmp_path, monkeypatch):
+    """Whenever there is a config.toml, there is a deploy.json."""
+    out = tmp_path / "run"
+    create = RunDirectory.create
+
+    def killed(*arguments):
+        create(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "create", killed)
+        assert main(["deploy", "up", "--out", str(out), *QUICK, "--rounds", "1"]) == 130
+    assert (out / "config.toml").exists()
+    assert main(["deploy", "up", "--out", str(out)]) == 0
+
+
+def test_one_start_at_a_time_in_a_folder(tmp_path):
+    pytest.importorskip("fcntl")
+    folder = tmp_path / "run.site"
+    with _alone(folder):
+        assert folder.stat().st_mode & 0o777 == 0o700
+        with pytest.raises(StagewiseError, match="another process is running it"), _alone(folder):
+            pass
+    with _alone(folder):
+        pass
 
 
 def test_status_of_something_else(tmp_path, capsys):

@@ -17,7 +17,10 @@ from stagewise.deploy.status import read_status
 from stagewise.deploy.up import local_folder, up
 from stagewise.deploy.wanted import Wanted
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs process groups")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs process groups"),
+    pytest.mark.xdist_group("processes"),
+]
 
 KILLED_IN = 1
 
@@ -53,7 +56,14 @@ def test_rounds_go_on_without_a_client_and_an_edge(tmp_path, fire):
     killed, pids = fire
     out = tmp_path / "run"
     wanted = Wanted(
-        clients=3, edges=2, dataset="digits", policy="fedcs", rounds=3, polls=0, seed=2
+        local=True,
+        clients=3,
+        edges=2,
+        dataset="digits",
+        policy="fedcs",
+        rounds=3,
+        polls=0,
+        seed=2,
     )
     run = up(out, wanted)
     assert run.finished

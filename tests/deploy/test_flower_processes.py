@@ -18,14 +18,17 @@ from deploy_cases import TASK, fates, largest_difference, small_system
 
 from stagewise.deploy.certificates import make_authority, make_node_key
 from stagewise.deploy.children import Children, free_ports
-from stagewise.deploy.commands import supernode_command
+from stagewise.deploy.commands import ENVIRONMENT, supernode_command
 from stagewise.deploy.in_process import InProcess
 from stagewise.deploy.processes import LocalSite
 from stagewise.deploy.transport import Order
 from stagewise.errors import StagewiseError
 from stagewise.training import TrainingTeam
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs process groups")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs process groups"),
+    pytest.mark.xdist_group("processes"),
+]
 
 SYSTEM = small_system()
 CLIENTS, EDGES = SYSTEM.clients.ids, SYSTEM.edges.ids
@@ -33,6 +36,7 @@ GROUPS = {EDGES[0]: CLIENTS[:2], EDGES[1]: CLIENTS[2:]}
 STEPS = range(SYSTEM.edge_rounds)
 LONG_S = 90.0
 """A deadline that a busy machine keeps."""
+START_S = 600.0
 FAULTY = Path(__file__).with_name("faulty_client.py")
 
 
@@ -61,7 +65,12 @@ def model_bytes(team):
 
 def test_flat(tmp_path, team):
     with LocalSite.start(
-        SYSTEM, TASK, "F", tmp_path / "site", programs={CLIENTS[1]: [str(FAULTY)]}
+        SYSTEM,
+        TASK,
+        "F",
+        tmp_path / "site",
+        programs={CLIENTS[1]: [str(FAULTY)]},
+        start_s=START_S,
     ) as site:
         processes = site.processes()
         outcome = train_three_rounds(site.transport, team)
@@ -80,7 +89,7 @@ def test_flat(tmp_path, team):
 
         killer = threading.Timer(1.0, site.kill, [CLIENTS[2]])
         killer.start()
-        late = site.transport.train_round(Order(4, rejected.weights, GROUPS, 30.0))
+        late = site.transport.train_round(Order(4, rejected.weights, GROUPS, 60.0))
         killer.join()
         assert set(fates(late)) == {(client, step) for client in CLIENTS for step in STEPS}
         assert [fates(late)[CLIENTS[1], step] for step in STEPS] == ["late", "late"]
@@ -107,7 +116,8 @@ def refuses_strangers(site, tmp_path):
     other = make_authority(tmp_path / "other").certificate
     known = folder / "nodes" / f"{CLIENTS[0]}@cloud.key"
     program = str(Path(sys.executable).with_name("flower-supernode"))
-    children = Children(tmp_path / "logs", {})
+    home = {"FLWR_HOME": str(tmp_path / "flower")}
+    children = Children(tmp_path / "logs", {**ENVIRONMENT, **home})
     try:
         ports = free_ports(2)
         for name, authority, key, port in (
@@ -116,26 +126,34 @@ def refuses_strangers(site, tmp_path):
         ):
             children.start(
                 name,
-                supernode_command(
-                    CLIENTS[2],
-                    site.address("cloud"),
-                    authority,
-                    key,
-                    port,
-                    folder / "secret",
-                    program=program,
-                ),
+                [
+                    *supernode_command(
+                        CLIENTS[2],
+                        site.address("cloud"),
+                        authority,
+                        key,
+                        port,
+                        folder / "site.secret",
+                        program=program,
+                    ),
+                    *("--max-retries", "1"),
+                ],
             )
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 2 * LONG_S
         while set(children.ended()) != {"unregistered", "other authority"}:
             assert time.monotonic() < give_up, [children.last_line(n) for n in children.running()]
             time.sleep(0.2)
+        for name in ("unregistered", "other authority"):
+            said = children.log(name).read_text()
+            assert "Failed to initialize the connection to the SuperLink" in said, said
+            # One was refused by the SuperLink, the other refused the SuperLink.
+            assert ("CERTIFICATE_VERIFY_FAILED" in said) == (name == "other authority"), said
     finally:
         children.end()
 
 
 def test_hierarchical(tmp_path, team):
-    with LocalSite.start(SYSTEM, TASK, "H", tmp_path / "site") as site:
+    with LocalSite.start(SYSTEM, TASK, "H", tmp_path / "site", start_s=START_S) as site:
         outcome = train_three_rounds(site.transport, team)
         models = len(EDGES)
         assert outcome.cloud_bytes_up == pytest.approx(models * model_bytes(team), rel=0.1)
@@ -143,7 +161,7 @@ def test_hierarchical(tmp_path, team):
 
         killer = threading.Timer(1.0, site.kill, [EDGES[1]])
         killer.start()
-        without = site.transport.train_round(Order(3, outcome.weights, GROUPS, 30.0))
+        without = site.transport.train_round(Order(3, outcome.weights, GROUPS, 60.0))
         killer.join()
         assert without.edges[0].fate == "counted"
         assert without.edges[1].fate in ("late", "lost")
@@ -192,7 +210,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path):
 
     task = type(TASK)(dataset="digits", model="no-such-model", learning_rate=0.1)
     with pytest.raises(StagewiseError, match=r"^c\d: ended: .*no-such-model"):
-        Watched.start(small_system(clients=1), task, "F", tmp_path / "site")
+        Watched.start(small_system(clients=1), task, "F", tmp_path / "site", start_s=START_S)
     assert sites[0].processes() == {}
 
 

@@ -25,6 +25,8 @@ from stagewise.deploy.commands import (
     supernode_command,
 )
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 CLOUD, EDGE, CLIENTS = "10.77.0.1", "10.77.0.2", "10.77.0.3"
 PATIENCE_S = 400.0  # for a busy machine; it takes a tenth of it on an idle one
 ROUNDS = 1

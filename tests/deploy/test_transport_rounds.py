@@ -2,6 +2,7 @@
 
 import contextlib
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -176,6 +177,79 @@ def test_an_answer_that_comes_twice_counts_once(nodes, team):
     expected = InProcess(SYSTEM, team).train_round(order(team))
     assert fates(outcome) == dict.fromkeys(ALL, "counted")
     assert largest_difference(outcome.weights, expected.weights) < 1e-6
+
+
+class SlowPost(FakePost):
+    """Hands over what is there only after `stuck_s` more seconds."""
+
+    stuck_s = 0.0
+
+    def collect(self):
+        answers = super().collect()
+        if answers:
+            self.clock.wait(self.stuck_s)
+        return answers
+
+
+def test_an_answer_that_is_handed_over_late_does_not_count(nodes, team):
+    for post in nodes.posts:
+        post.__class__, post.stuck_s = SlowPost, 200.0
+    outcome = nodes.transport.train_round(order(team))
+    assert set(fates(outcome).values()) <= {"late", "lost"}
+    assert largest_difference(outcome.weights, team.initial_weights()) == 0
+    assert nodes.transport.who_is_there(30.0).edges_of == {}
+
+
+def test_a_model_of_an_edge_that_is_handed_over_late_does_not_count(team):
+    nodes = Nodes("H", team.task)
+    nodes.cloud.__class__, nodes.cloud.stuck_s = SlowPost, 200.0
+    outcome = nodes.transport.train_round(order(team))
+    assert [edge.fate for edge in outcome.edges] == ["late", "late"]
+    assert largest_difference(outcome.weights, team.initial_weights()) == 0
+    assert nodes.transport.who_is_there(30.0).edges == ()
+
+
+def lying(**fields):
+    """A reply to an order to train, in which the update says something else."""
+
+    def reply(honest):
+        if honest.metadata.message_type == "query":
+            return honest
+        update = msgspec.structs.replace(read(honest.content, Update), **fields)
+        return changed(honest, pack(update, model_of(honest.content)))
+
+    return reply
+
+
+@pytest.mark.parametrize("train_s", [1e300, 86_400.0])
+def test_a_client_cannot_say_that_it_trained_for_longer_than_it_had(nodes, team, train_s):
+    nodes.replace(CLIENTS[2], lying(train_s=train_s))
+    outcome = nodes.transport.train_round(order(team))
+    assert fates(outcome) == dict.fromkeys(ALL, "counted")
+    for report in outcome.clients:
+        assert report.train_s <= report.round_trip_s <= outcome.delay_s
+
+
+def test_an_edge_cannot_say_that_anything_took_longer_than_the_round(team):
+    nodes = Nodes("H", team.task)
+    change = tampered(
+        reports=lambda reports: tuple(
+            msgspec.structs.replace(report, train_s=1e300, round_trip_s=1e300) for report in reports
+        )
+    )
+    honest = nodes.cloud.apps[EDGES[1]]
+    nodes.cloud.apps[EDGES[1]] = lambda message, context: change(honest(message, context))
+    outcome = nodes.transport.train_round(order(team))
+    assert fates(outcome) == dict.fromkeys(ALL, "counted")
+    assert all(max(report.train_s, report.round_trip_s) <= 60 for report in outcome.clients)
+
+    def boasts(message, context):
+        here = Here(kind="edge", id=EDGES[1], clients=dict.fromkeys(CLIENTS, 1e300))
+        return changed(honest(message, context), pack(here))
+
+    nodes.cloud.gone.add(EDGES[0])
+    nodes.cloud.apps[EDGES[1]] = boasts
+    assert nodes.transport.who_is_there(30.0).answer_s == dict.fromkeys(CLIENTS, 30.0)
 
 
 def with_model(change):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import msgspec
@@ -9,10 +10,11 @@ import pytest
 from experiment_cases import report, small
 
 import stagewise
+from stagewise.experiments import code_version as versions
 from stagewise.experiments import inputs, worker
 from stagewise.experiments.cache import Cache
 from stagewise.experiments.cells import cells_of
-from stagewise.experiments.code_version import code_version, digest_of
+from stagewise.experiments.code_version import code_version, digest_of, policy_version
 from stagewise.experiments.inputs import MISSING, data_of, fingerprint
 from stagewise.experiments.rules import setting_fields
 from stagewise.experiments.setting import Setting, make_setting
@@ -67,6 +69,24 @@ def test_the_code_version_has_a_part_in_the_key(monkeypatch):
     before = key_of(order_of(BASE))
     monkeypatch.setattr(worker, "code_version", lambda: "another")
     assert key_of(order_of(BASE)) != before
+
+
+def test_the_sources_of_a_plug_in_have_a_part_in_the_key(tmp_path, monkeypatch):
+    points = EntryPoints([EntryPoint("own", "own_policies.cli.choose:make", "stagewise.policies")])
+    monkeypatch.setattr(versions, "entry_points", lambda *, group: points)
+    monkeypatch.syspath_prepend(tmp_path)
+    source = tmp_path / "own_policies" / "cli" / "choose.py"
+    source.parent.mkdir(parents=True)
+    (tmp_path / "own_policies" / "__init__.py").touch()
+    own = msgspec.structs.replace(BASE, policy="own")
+    keys = []
+    for text in ("one", "two", "one"):
+        source.write_text(f"# {text}\n")
+        policy_version.cache_clear()
+        keys.append(key_of(order_of(own)))
+    policy_version.cache_clear()
+    assert keys[0] == keys[2] != keys[1]
+    assert policy_version("pool-flexible") is None
 
 
 def test_the_device_counts_where_something_is_trained():

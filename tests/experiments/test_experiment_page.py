@@ -5,7 +5,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_up_results import ALL, bars, curves, made_up, matrix, sweep
+from made_up_results import (
+    ALL,
+    bars,
+    curves,
+    experiment,
+    made_up,
+    matrix,
+    result,
+    sweep,
+    trained,
+)
 
 from stagewise.errors import StagewiseError
 from stagewise.experiments.catalogue import load_all
@@ -15,6 +25,7 @@ from stagewise.experiments.page import load_results, page_blocks, write_outputs,
 from stagewise.experiments.pictures import figure
 from stagewise.experiments.results import save_result
 from stagewise.experiments.table import judge, markdown_blocks
+from stagewise.experiments.verdicts import KINDS
 
 VOID = {"meta", "img", "br", "link", "hr", "input"}
 
@@ -106,7 +117,7 @@ def test_the_markdown_twin_says_the_same(results: Path, report: Path) -> None:
     ]  # fmt: skip
     assert all((report.parent / path).is_file() for path in pictures)
     assert '<a id="fig-cost-eua"></a>' in text
-    assert "| our targets | 2 | 0 | 0 | 0 | 2 |" in text
+    assert "| our targets | 2 | 0 | 0 | 0 | 0 | 2 |" in text
 
 
 def test_the_summary_counts_every_verdict(results: Path) -> None:
@@ -119,7 +130,30 @@ def test_the_summary_counts_every_verdict(results: Path) -> None:
     for counts in (ours, words, numbers):
         assert sum(counts[:-1]) == counts[-1]
     kinds = [verdict.kind for one in judged for _, verdict in one.values]
-    assert numbers[:-1] == [kinds.count(k) for k in ("agrees", "better", "differs", "not run")]
+    assert table.head[1:-1] == ["agrees", "better", "differs", "not comparable", "not run"]
+    assert numbers[:-1] == [kinds.count(kind) for kind in table.head[1:-1]]
+    assert kinds.count("not comparable") == 1  # the stand-in's
+
+
+def test_targets_that_cannot_be_judged_are_not_counted_as_missed() -> None:
+    made = []
+    for seeds, comparable in ((1, True), (2, True), (3, False)):
+        size = {"seeds": seeds, "note": "Few rounds.", "comparable": comparable}
+        target = {"text": "It learns", "quantity": "final_accuracy", "policy": "fedcs",
+                  "above": 0.5, "ours": True}  # fmt: skip
+        of = experiment(id=f"made-up-{seeds}", profiles={"quick": size}, claims=[target])
+        made.append(judge(result(of, trained)))
+    text = to_markdown(page_blocks(made))
+    assert "It learns. (2 of 2 hold)" in text
+    line = next(part for part in text.split("<br>") if "made-up-3" in part)
+    assert line.startswith("**not comparable** [made-up-3](#made-up-3): ")
+    assert re.search(r": [\d.]+% ± [\d.]+. Few rounds\.", line)
+
+
+def test_the_rules_name_every_verdict(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    for kind in KINDS:
+        assert f">{kind.capitalize()}</b>: " in text
 
 
 def test_a_page_whose_name_ends_in_md_is_markdown(tmp_path: Path) -> None:
@@ -164,5 +198,7 @@ def test_every_experiment_can_be_drawn_and_told(of: Experiment) -> None:
     assert len(figure.draw(made).axes) >= len(of.panels)
     judged = judge(made)
     assert to_markdown(markdown_blocks(judged)).count("**") % 2 == 0
-    assert all(v.kind != "not run" or v.why for _, v in (*judged.values, *judged.claims))
-    assert any(v.kind != "not run" for _, v in (*judged.values, *judged.claims))
+    verdicts = [verdict for _, verdict in (*judged.values, *judged.claims)]
+    assert all(v.why for v in verdicts if v.kind in ("not comparable", "not run"))
+    assert all(v.ours for v in verdicts if v.kind != "not run")
+    assert any(v.kind != "not run" for v in verdicts)

@@ -1,7 +1,9 @@
 """The Markdown table: every number beside the paper's, claims below."""
 
 import re
+from collections.abc import Sequence
 
+import msgspec
 from made_up_results import bars, curves, experiment, matrix, result, sweep, trained
 
 from stagewise.experiments.document import (
@@ -54,7 +56,8 @@ def test_the_paper_s_value_and_the_verdict_stand_in_its_row() -> None:
     assert paper == "delay to target: +47.6% over OrigProbSolver"
     assert re.fullmatch(r"\*\*(agrees|better|differs)\*\* \(ours \+\d+(\.\d+)?% ± .*\)", verdict)
     assert lines["energy", "KLDMinimization"] == ["", ""]
-    assert lines["delay", "FedCS"][1] == "**differs** (ours not reached in 2 of 5)"
+    missed = r"\*\*differs\*\* \(ours not reached in 2 of 5; \+[\d.]+% over 3 of 5 runs\)"
+    assert re.fullmatch(missed, lines["delay", "FedCS"][1])
 
 
 def test_missed_targets_and_failed_cells_are_told() -> None:
@@ -107,7 +110,51 @@ def test_a_stand_in_is_named_wherever_the_data_set_is() -> None:
     assert text.startswith("# Test accuracy by round, CIFAR-10, in place of CIFAR-100 (Fig. 2(d))")
     assert "Test accuracy of seven methods on CIFAR-10." in text
     assert "CIFAR-100 is not at hand; CIFAR-10 ran in its place" in text
-    assert "**not run**" in text
+    assert "**not comparable**" in text
+    assert "**not run**" not in text
+
+
+def test_a_smaller_data_set_of_the_profile_s_own_is_compared_and_told() -> None:
+    told = "ours, held against them, are those of MNIST-5k."
+    value = {"quantity": "final_accuracy", "policy": "fedcs", "value": 0.5}
+    profile = {"seeds": 1, "note": "MNIST-5k.", "setting": {"dataset": "mnist5k"}}
+
+    def text(dataset: str = "mnist", **size: bool) -> str:
+        of = experiment(
+            setting={"dataset": dataset}, paper_values=[value],
+            profiles={"quick": {**profile, **size}},
+        )  # fmt: skip
+        return markdown(result(of, trained))
+
+    assert (
+        f"**Note on this size:** MNIST-5k. The paper's numbers are those of MNIST; {told}" in text()
+    )
+    assert told not in text("mnist5k")
+    assert told not in text(comparable=False)
+
+
+def timed(measure: str, *quantities: str, cpus: Sequence[str] = ("Writer",)) -> str:
+    of = experiment(
+        measure=measure, policies=["fedcs"], quantities=list(quantities),
+        profiles={"quick": {"seeds": 1}},
+    )  # fmt: skip
+    made = result(of, lambda _: {"rounds": [], "plan_ms": 1.0})
+    machines = [msgspec.structs.replace(made.machine, cpu=cpu) for cpu in cpus]
+    return markdown(msgspec.structs.replace(made, machines=machines))
+
+
+def test_times_name_the_machines_that_measured_them() -> None:
+    assert "Times are those of one thread of Writer." in timed("decisions", "decision_ms")
+    elsewhere = timed("decisions", "decision_ms", cpus=("Writer", "A", "B", "A"))
+    assert "Times are those of one thread of A and B." in elsewhere
+    assert "Times" not in timed("decisions", "objective", cpus=("Writer", "A"))
+
+
+def test_only_a_plan_that_is_measured_alone_has_one_thread() -> None:
+    assert "one thread of Writer." in timed("planning", "plan_s")
+    beside = timed("training", "decision_ms", "plan_s")
+    assert "one thread of Writer, Plan A apart." in beside
+    assert "Times are those of Writer." in timed("decisions", "plan_s")
 
 
 def test_numbers_that_fit_no_row_have_a_table_of_their_own() -> None:

@@ -247,7 +247,37 @@ def test_values_are_of_a_possible_size(experiment: Experiment) -> None:
             assert value.value > 1
         assert value.relative_to is None or value.minus is None
         wanted = "higher" if "accuracy" in value.quantity else "lower"
-        assert value.better == wanted, value
+        assert quantity(value.quantity).better == wanted, value
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_what_the_documentation_calls_incomparable_is_not_compared(experiment: Experiment) -> None:
+    """Absolute costs and times are not judged; more than OrigProbSolver is never better."""
+    for value in experiment.paper_values:
+        alone = value.relative_to is None and value.minus is None
+        of_its_own = value.quantity in ("cost_to_target", "decision_ms", "plan_s")
+        assert value.comparable != (alone and of_its_own), value
+        assert value.better == ("neither" if value.relative_to == ORIGINAL else None), value
+
+
+def test_times_of_plan_a_are_shown_where_they_are_measured_alone() -> None:
+    shown = [name for name, e in EXPERIMENTS.items() if "plan_s" in e.quantities]
+    assert shown == ["fig-plan-a-time"]
+
+
+@pytest.mark.parametrize("name", ["kld", "data"])
+def test_thresholds_of_risk_are_asked_of_the_worst_edge(name: str) -> None:
+    claims = [c for c in EXPERIMENTS[f"table-risk-{name}"].claims if c.at.get("risk") != "markov"]
+    asked = {(c.at["risk"], c.at[f"{name}_risk"]): (c.quantity, c.below) for c in claims}
+    assert asked == {
+        (risk, threshold): (f"{name}_violation_worst", pytest.approx(threshold + 0.03))
+        for risk in ("exact", "sampled")
+        for threshold in (0.15, 0.2, 0.25, 0.3, 0.35)
+    }
+    for claim in claims:
+        assert claim.below is not None
+        assert f"below {claim.below:g}" in claim.text
+        assert "standard errors" in claim.text
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)

@@ -83,6 +83,13 @@ def test_plans_and_risks() -> None:
     assert quantity("plan_s").value({"rounds": [], "plan_ms": None}) is None
 
 
+def test_what_depends_on_learning() -> None:
+    learned = {name for name, known in QUANTITIES.items() if known.learned}
+    assert learned == {"accuracy", "final_accuracy"} | {
+        f"{spent}_to_target" for spent in ("rounds", "cost", "delay", "energy")
+    }
+
+
 def test_an_unknown_quantity_is_refused() -> None:
     with pytest.raises(StagewiseError, match="quantity = 'speed': must be one of"):
         quantity("speed")

@@ -7,7 +7,7 @@ from made_up_results import bars, curves, experiment, groups, result, round_of, 
 
 from stagewise.experiments.cells import Cell
 from stagewise.experiments.results import Result
-from stagewise.experiments.series import Series, differences, ratios
+from stagewise.experiments.series import Series, differences, increases, mean_by_seed, ratios
 
 
 def costs(table: dict[str, list[float]]) -> Result:
@@ -34,6 +34,31 @@ def test_pairs_leave_out_seeds_that_say_nothing() -> None:
     theirs = {0: 2.0, 1: 2.0, 2: math.inf, 4: 1.0, 5: 0.0}
     assert ratios(ours, theirs) == {0: 0.5, 1: math.inf}
     assert differences(ours, theirs) == {0: -1.0, 1: math.inf, 5: 1.0}
+
+
+def test_increases_are_what_ratios_add() -> None:
+    assert increases({0: 3.0, 1: math.inf}, {0: 2.0, 1: 1.0}) == {0: 0.5, 1: math.inf}
+
+
+def test_a_seed_s_mean_is_over_what_has_it() -> None:
+    assert mean_by_seed([{0: 1.0, 1: 2.0}, {0: 3.0}]) == {0: 2.0, 1: 2.0}
+    assert mean_by_seed([]) == {}
+
+
+def test_pairs_are_counted_with_those_that_say_nothing() -> None:
+    """FedCS misses the target in two of five seeds, C2EAssocOnly always; one cell of another failed."""
+    series, at = Series(bars()), {"weights": "delay"}
+    name = "cost_to_target"
+    missed = series.against(name, "fedcs", "orig-prob-solver", at, increases)
+    assert (missed.all, missed.usable, missed.reached) == (5, 5, 3)
+    assert sum(map(math.isinf, missed.by_seed.values())) == 2
+    turned = series.against(name, "orig-prob-solver", "fedcs", at, increases)
+    assert (turned.all, turned.usable, turned.reached) == (5, 3, 3)
+    assert len(turned.by_seed) == 3
+    never = series.against(name, "client-sel-only", "c2e-assoc-only", at, differences)
+    assert (never.all, never.usable, never.reached, never.by_seed) == (4, 0, 0, {})
+    everywhere = series.against(name, "fedcs", "orig-prob-solver", {}, increases)
+    assert everywhere.all == 15
 
 
 def test_failed_cells_are_as_if_never_run() -> None:

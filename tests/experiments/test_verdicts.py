@@ -136,7 +136,7 @@ def test_other_data_are_not_compared() -> None:
     )
     found = Series(result(of, lambda _: _outputs("final_accuracy", 0.55), {"cifar100": "cifar10"}))
     verdict = judge_value(found, printed(0.55, quantity="final_accuracy"))
-    assert (verdict.kind, verdict.why) == ("not run", "ran on CIFAR-10, not on CIFAR-100")
+    assert (verdict.kind, verdict.why) == ("not comparable", "ran on CIFAR-10, not on CIFAR-100")
     assert verdict.ours == "55.0% ± 0"
     kept = judge_claim(found, claim(quantity="final_accuracy", above=0.5))
     assert kept.kind == "agrees"
@@ -149,7 +149,127 @@ def test_a_profile_that_is_too_small_is_not_compared() -> None:
     )
     found = Series(result(of, lambda _: _outputs("final_accuracy", 0.5)))
     verdict = judge_value(found, printed(0.5, quantity="final_accuracy"))
-    assert (verdict.kind, verdict.why) == ("not run", "two rounds")
+    assert (verdict.kind, verdict.ours, verdict.why) == ("not comparable", "50.0%", "two rounds")
+
+
+@pytest.mark.parametrize(
+    ("quantity", "kind"),
+    [
+        ("accuracy", "not comparable"),
+        ("final_accuracy", "not comparable"),
+        ("rounds_to_target", "not comparable"),
+        ("cost_to_target", "not comparable"),
+        ("delay_to_target", "not comparable"),
+        ("energy_to_target", "not comparable"),
+        ("objective", "agrees"),
+        ("feasible_share", "agrees"),
+        ("decision_ms", "agrees"),
+    ],
+)
+def test_few_rounds_say_nothing_of_what_was_learned(quantity: str, kind: str) -> None:
+    found = too_small(5.0)
+    verdict = judge_claim(found, claim(quantity=quantity, below=1e6))
+    assert verdict.kind == kind
+    assert verdict.ours
+    assert verdict.why == ("two rounds" if kind == "not comparable" else "")
+
+
+def test_a_claim_that_few_rounds_could_not_decide_is_not_comparable() -> None:
+    asked = claim(quantity="cost_to_target", at_most=["exact"])
+    verdict = judge_claim(too_small(math.inf), asked)
+    assert (verdict.kind, verdict.ours) == ("not comparable", "no seed reached the target")
+    assert verdict.why == "two rounds"
+    value = printed(0.1, quantity="cost_to_target", relative_to="exact")
+    verdict = judge_value(too_small(math.inf), value)
+    assert (verdict.kind, verdict.why) == ("not comparable", "two rounds")
+    assert verdict.ours == "certified optimum reached the target in 0 of 1 runs"
+
+
+def too_small(cost: float) -> Series:
+    """Two policies that cost as much to the target, in a profile that cannot be compared."""
+    of = experiment(
+        policies=["fedcs", "exact"],
+        profiles={"quick": {"seeds": 1, "note": "two rounds", "comparable": False}},
+    )
+    return Series(result(of, lambda _: _outputs("cost_to_target", cost)))
+
+
+def test_a_number_that_cannot_be_compared_shows_ours_and_the_reason() -> None:
+    value = printed(10.0, comparable=False, why="another machine")
+    verdict = judge_value(series({"fedcs": [10.0]}), value)
+    assert (verdict.kind, verdict.ours, verdict.why) == (
+        "not comparable",
+        "10.0",
+        "another machine",
+    )
+    failed = judge_value(series({"fedcs": [math.nan]}), value)
+    assert (failed.kind, failed.ours) == ("not run", "")
+    with pytest.raises(msgspec.ValidationError, match="comparable = false: must have why"):
+        printed(10.0, comparable=False)
+
+
+@pytest.mark.parametrize("paper", [5.0, 20.0, math.inf])
+def test_neither_side_may_be_the_better_one(paper: float) -> None:
+    assert (
+        judge_value(series({"fedcs": [10.0]}), printed(paper, better="neither")).kind == "differs"
+    )
+    assert judge_value(series({"fedcs": [10.0]}), printed(10.5, better="neither")).kind == "agrees"
+
+
+def test_the_better_side_is_the_quantity_s_own_by_default() -> None:
+    assert judge_value(series({"fedcs": [10.0]}), printed(20.0)).kind == "better"
+    assert judge_value(series({"fedcs": [10.0]}), printed(5.0)).kind == "differs"
+    found = series({"fedcs": [0.8]}, "final_accuracy")
+    assert judge_value(found, printed(0.5, quantity="final_accuracy")).kind == "better"
+    clients = printed(10.0, quantity="clients")  # ours are 20
+    assert judge_value(series({"fedcs": [10.0]}), clients).kind == "differs"
+
+
+def over_original(ours: list[float], original: list[float]) -> Verdict:
+    """13.2% more than OrigProbSolver, says the paper."""
+    found = series({"fedcs": ours, "orig-prob-solver": original}, "cost_to_target")
+    value = printed(0.132, quantity="cost_to_target", relative_to="orig-prob-solver")
+    return judge_value(found, value)
+
+
+def test_a_ratio_says_over_how_many_seeds_it_is() -> None:
+    verdict = over_original([2.2, 3.48, 4.0, 9.0], [2.0, 3.0, math.inf, math.inf])  # 10% and 16%
+    assert (verdict.kind, verdict.ours) == ("agrees", "+13% ± 38 over 2 of 4 runs")
+    whole = over_original([2.2, 3.3], [2.0, 3.0])
+    assert "over" not in whole.ours
+    few = over_original([2.2, 3.3, 4.0], [2.0, math.inf, math.inf])
+    assert (few.kind, few.ours) == ("not run", "")
+    assert few.why == "OrigProbSolver reached the target in 1 of 3 runs"
+
+
+def test_a_policy_that_misses_where_the_other_arrives_differs() -> None:
+    verdict = over_original([math.inf, 2.2, math.inf], [2.0, 2.0, math.inf])
+    assert verdict.kind == "differs"
+    assert verdict.ours == "not reached in 1 of 2; +10.0% over 1 of 3 runs"
+    assert over_original([math.inf], [2.0]).ours == "not reached in 1 of 1"
+
+
+def test_a_claim_says_over_how_many_seeds_it_is() -> None:
+    asked = claim(quantity="cost_to_target", at_most=["exact"])
+    table = {"fedcs": [1.0, 1.0, math.inf], "exact": [2.0, 2.0, math.inf]}
+    verdict = judge_claim(series(table, "cost_to_target"), asked)
+    assert verdict.kind == "agrees"
+    assert verdict.ours == "50.0% below certified optimum over 2 of 3 seeds"
+    table = {"fedcs": [1.0, math.inf, math.inf], "exact": [2.0, math.inf, math.inf]}
+    verdict = judge_claim(series(table, "cost_to_target"), asked)
+    assert verdict.kind == "not run"
+    assert verdict.why == "fewer than half of the seeds reached the target"
+
+
+def test_only_failed_cells_of_the_points_in_question_are_told() -> None:
+    costs = {"fedcs": {80: [math.nan], 100: [math.nan]}, "exact": {80: [math.nan], 100: [1.0]}}
+    found = Series(by_clients(costs))
+    verdict = judge_value(found, printed(1.0, at={"clients": 80}))
+    assert (verdict.kind, verdict.why) == ("not run", "1 cells failed: the worker died")
+    verdict = judge_claim(found, claim(at_most=["exact"], at={"clients": 80}))
+    assert (verdict.kind, verdict.why) == ("not run", "2 cells failed: the worker died")
+    silent = claim(policy="exact", quantity="plan_s", below=1.0, at={"clients": 100})
+    assert judge_claim(found, silent).why == "there is no value"  # not that others failed
 
 
 def test_why_it_differs_is_the_file_s_reason_and_the_size() -> None:

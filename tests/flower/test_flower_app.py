@@ -17,7 +17,8 @@ import pytest
 from fake_grid import FakeGrid, context_of
 
 from stagewise.cli.main import main
-from stagewise.flower.query import MESSAGE_TYPE
+from stagewise.errors import StagewiseError
+from stagewise.flower.query import MESSAGE_TYPE, question
 from stagewise.policy import solve
 from stagewise.world.rounds import load_rounds
 from stagewise.world.scenario_file import load_scenario
@@ -123,6 +124,21 @@ def test_the_app_goes_on_with_a_client_that_sends_nonsense(app, accuracies, capl
     assert "rejected" in caplog.text and "not finite" in caplog.text
 
 
+def test_every_edge_round_has_batches_of_its_own(app):
+    from stagewise_app import task
+    from stagewise_app.scenario import make_scenario
+
+    data = task.train_data(make_scenario(CONFIG), 0, 0)
+    losses = {o: task.train(task.make_model(0), data, CONFIG, 0, o) for o in ("1.0", "1.1", "2.0")}
+    assert len(set(losses.values())) == 3
+    assert losses["1.1"] == task.train(task.make_model(0), data, CONFIG, 0, "1.1")
+
+
+def test_a_node_without_a_name_is_told_what_it_lacks(app):
+    with pytest.raises(StagewiseError, match="must have client-id or partition-id"):
+        app[0](question(7, 1, 5.0), context_of({}, CONFIG))
+
+
 def test_a_node_that_only_answers_does_not_load_torch_or_the_compiler():
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -136,6 +152,7 @@ def test_a_node_that_only_answers_does_not_load_torch_or_the_compiler():
     importlib.util.find_spec("ray") is None,
     reason="needs Flower's simulation: pip install 'flwr[simulation]==1.41.0'",
 )
+@pytest.mark.xdist_group("processes")
 def test_flowers_simulation_runs_the_app(tmp_path):
     """The two commands of docs/flower-app.md, on a port of their own."""
     port = str(free_port())

@@ -540,6 +540,52 @@ def test_every_update_asked_for_ends_in_one_fate(seed):
             np.testing.assert_allclose(models[number][name], expected[name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_an_edge_round_without_an_update_leaves_the_edges_model(seed):
+    """Clients are silent in edge rounds at random: what was counted is in the model."""
+    rng, number = np.random.default_rng(seed), 3
+    silent = rng.random((8, number)) < 0.7
+
+    def spoil(message, arrays, metrics):
+        client, edge_round = metrics["num-examples"] - 1, int(message.metadata.group_id[-1])
+        return (None, None) if silent[client, edge_round] else (arrays, metrics)
+
+    scenario, model = a_scenario(seed, clients=8), a_model()
+    strategy = StagewiseStrategy(scenario, FirstFreeEdge, edge_rounds=number)
+    grid = a_grid(8, **{f"c{i}": spoil for i in range(8)})
+    result = start(strategy, grid, model=model)
+    assignment, data = strategy.rounds[0].decision.assignment, scenario.clients.data
+    assert len(grid.sent_of("train")) == number * len(assignment)
+    edges, skipped = [], 0
+    for edge in dict.fromkeys(assignment.values()):
+        at_edge, size = model, 0
+        for edge_round in range(number):
+            who = [int(c[1:]) for c, own in assignment.items() if own == edge]
+            who = [i for i in who if not silent[i, edge_round]]
+            skipped += not who and size > 0
+            if who:
+                size, updates = int(data[who].sum()), [trained(at_edge, i) for i in who]
+                at_edge = {
+                    name: np.max([u[name] for u in updates])
+                    if name == "batches"
+                    else np.average([u[name] for u in updates], axis=0, weights=data[who])
+                    for name in model
+                }
+        if size:
+            edges.append((at_edge, size))
+    sizes = [size for _, size in edges]
+    expected = {
+        name: np.average([at_edge[name] for at_edge, _ in edges], axis=0, weights=sizes)
+        for name in model
+    }
+    assert skipped, "no edge lost an edge round"
+    assert_close(result, expected)
+    counted = {(u.client, u.edge_round) for u in strategy.rounds[0].of_fate("counted")}
+    came = {(c, k) for c in assignment for k in range(number) if not silent[int(c[1:]), k]}
+    assert counted == came
+    assert "loss" in result.train_metrics_clientapp[1]
+
+
 def test_what_is_saved_passes_the_check(tmp_path, capsys):
     scenario = a_scenario()
     strategy = StagewiseStrategy(scenario, policy="pool", seed=2, answer_s=0.01)

@@ -36,7 +36,7 @@ def train(message: Message, context: Context) -> Message:
     data = task.train_data(scenario, client, seed)
     model = task.make_model(seed)
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    loss = task.train(model, data, config, client, int(message.content["config"]["server-round"]))
+    loss = task.train(model, data, config, client, message.metadata.group_id)
     content = RecordDict(
         {
             "arrays": ArrayRecord(model.state_dict()),
@@ -47,9 +47,12 @@ def train(message: Message, context: Context) -> Message:
 
 
 def _name(context: Context) -> str:
-    """Who this node is: `client-id` of its configuration, or the number Flower's simulation gives."""
+    """Who this node is: `client-id` of its configuration, or the number Flower's simulation gives.
+
+    Empty where it has neither: the answer to the roll-call then says so.
+    """
     config = context.node_config
-    return str(config["client-id"]) if "client-id" in config else str(config["partition-id"])
+    return str(config.get("client-id", config.get("partition-id", "")))
 
 
 def _number(context: Context, index: dict[str, int]) -> int:

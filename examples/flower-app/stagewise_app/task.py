@@ -33,12 +33,13 @@ def test_data() -> Data:
     return _tensors(dataset, dataset.test_images, dataset.test_labels)
 
 
-def train(
-    model: nn.Module, data: Data, config: UserConfig, client: int, server_round: int
-) -> float:
-    """SGD for `local-steps` batches of a tenth of the data (Eq. 1); the mean loss."""
+def train(model: nn.Module, data: Data, config: UserConfig, client: int, order: str) -> float:
+    """SGD for `local-steps` batches of a tenth of the data (Eq. 1); the mean loss.
+
+    Each `order`, which names a round and an edge round, has batches of its own.
+    """
     images, labels = data
-    rng = generator(int(config["seed"]), f"batches of client {client}", server_round)
+    rng = generator(int(config["seed"]), f"batches of client {client} in {order}")
     optimizer = torch.optim.SGD(model.parameters(), lr=float(config["learning-rate"]))
     losses = []
     for _ in range(int(config["local-steps"])):

@@ -27,7 +27,7 @@ deploy_app.command()(init)
 def up(
     out: Annotated[str, typer.Option(help="Folder of the run; the same command goes on with it.")],
     local: Annotated[
-        bool, typer.Option("--local", help="All processes on this machine, on loopback.")
+        bool, typer.Option("--local", help="New: all processes on this machine, on loopback.")
     ] = False,
     site: Annotated[
         str | None, typer.Option(help="Instead: the cloud's folder, by `deploy init`.")
@@ -75,6 +75,7 @@ def up(
 
         wanted = make_wanted(
             site=site,
+            local=local or None,
             design=design,
             clients=clients,
             edges=edges,

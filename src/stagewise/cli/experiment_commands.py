@@ -119,6 +119,10 @@ def run(
     if workers is not None and cluster is not None:
         raise StagewiseError(f"workers = {workers}: must not be given together with cluster")
     chosen = choose(experiments)
+    if cluster is None and device != "cpu":
+        from stagewise.training.device import device_of
+
+        device_of(device)
     folder = Path(out) if out is not None else Path("results") / profile
     working = _workers(workers, cluster)
     try:

@@ -25,7 +25,7 @@ from stagewise.deploy.messages import (
     payload,
     read,
 )
-from stagewise.deploy.transport import NO_DATA, Fate
+from stagewise.deploy.transport import Fate
 from stagewise.errors import StagewiseError, one_line
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Post(Protocol):
         ...
 
     def collect(self) -> list[Answer]:
-        """What has arrived since, for any letter ever sent; each answer once."""
+        """What has arrived since, for any letter ever sent; each answer once. Does not wait."""
         ...
 
     def connected(self, name: str) -> bool:
@@ -103,10 +103,10 @@ def train_edges(
     began = time.now()
     edges = [_Edge(EdgeResult(order, weights), post, began + order.deadline_s) for order in orders]
     while [edge for edge in edges if not edge.go_on(time.now())]:
-        answers = post.collect()
+        answers, now = post.collect(), time.now()
         for answer in answers:
             for edge in edges:
-                edge.take(answer, time.now())
+                edge.take(answer, now)
         if not answers:
             time.wait(POLL_S)
     return [edge.result for edge in edges]
@@ -148,13 +148,17 @@ class _Edge:
         asked = self._open.pop(answer.letter, None)
         if asked is None:
             return
+        if now >= self._step_deadline:
+            self._report(asked, "late", f"came after {now - asked.at:.1f} s")
+            return
         if answer.content is None:
             self._report(asked, answer.fate, answer.reason)
             return
         train_s, bytes_up = None, payload(answer.content)
         try:
             update = read(answer.content, Update)
-            train_s = update.train_s
+            # The client's word is taken for no more than it can be.
+            train_s = min(update.train_s, now - asked.at)
             reason = self._fault(update, asked)
             model = model_of(answer.content)
             if not reason:
@@ -172,13 +176,10 @@ class _Edge:
         left = order.edge_rounds - self._edge_round
         self._step_began = now
         self._step_deadline = now + max(self._deadline - now, 0.0) / left
-        letters = []
-        for client, data in order.clients.items():
-            if data > 0:
-                step = self._step(client)
-                letters.append(Letter(client, TRAIN, pack(step, self.result.weights)))
-            else:
-                self._report(_Asked(client, now, 0), "rejected", NO_DATA)
+        letters = [
+            Letter(client, TRAIN, pack(self._step(client), self.result.weights))
+            for client in order.clients
+        ]
         if not letters:
             return
         # A node that comes back later must not train for a round that is over.

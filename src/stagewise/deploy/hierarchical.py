@@ -53,7 +53,7 @@ class Hierarchical:
             for client, seconds in here[edge][0].clients.items():
                 if edge in self._links.get(client, ()):
                     edges_of[client] = (*edges_of.get(client, ()), edge)
-                    answer_s[client] = min(seconds, answer_s.get(client, seconds))
+                    answer_s[client] = min(seconds, answer_s.get(client, deadline_s), deadline_s)
         return Presence(edges_of, answer_s, tuple(e for e in scenario.edges.ids if e in here))
 
     def train_round(self, order: Order) -> Outcome:
@@ -86,6 +86,8 @@ class Hierarchical:
         answers: dict[str, Answer] = {}
         while len(answers) < len(numbers) and self._time.now() < deadline:
             arrived = self._post.collect()
+            if self._time.now() >= deadline:
+                break
             for answer in arrived:
                 if answer.letter in numbers:
                     answers.setdefault(answer.letter, answer)
@@ -114,10 +116,22 @@ class Hierarchical:
             reason = "no model" if model is None else fault(model, like)
         if reason:
             return _without(order, "rejected", reason)
-        reports = [client_report(order.edge, report) for report in said.reports]
+        reports = [
+            _believable(client_report(order.edge, report), order.deadline_s)
+            for report in said.reports
+        ]
         if not said.data:
             return None, EdgeReport(order.edge, "lost", NO_UPDATE, 0), reports
         return model, EdgeReport(order.edge, "counted", "", said.data), reports
+
+
+def _believable(report: ClientReport, most_s: float) -> ClientReport:
+    """With times that fit into the round, whatever the edge says: deadlines are learnt from them."""
+    train_s, round_trip_s = (
+        None if seconds is None else min(seconds, most_s)
+        for seconds in (report.train_s, report.round_trip_s)
+    )
+    return replace(report, train_s=train_s, round_trip_s=round_trip_s)
 
 
 def _margin(deadline_s: float) -> float:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagewise.deploy.transport import (
-    NO_DATA,
-    NO_UPDATE,
     ClientReport,
     EdgeReport,
     Order,
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 class InProcess:
     """A `TrainingTeam` that answers for all clients and edges of a scenario.
 
-    Everyone is there, and every update of a client with data is counted. The team belongs to the
+    Everyone is there, and every update is counted. The team belongs to the
     caller, and so does its error where training diverges.
     """
 
@@ -47,13 +45,13 @@ class InProcess:
         ]
         weights = self._team.train_round(order.weights, groups, order.round)
         reports = tuple(
-            _client_report(client, edge, edge_round, int(clients.data[clients.index[client]]))
+            ClientReport(client, edge, edge_round, "counted", "", None, None, 0, 0)
             for edge, members in order.groups.items()
             for edge_round in range(self._team.task.edge_rounds)
             for client in members
         )
         edges = tuple(
-            _edge_report(edge, int(clients.data[group].sum()))
+            EdgeReport(edge, "counted", "", int(clients.data[group].sum()))
             for edge, group in zip(order.groups, groups, strict=True)
         )
         return Outcome(weights, reports, edges, 0, 0, time.perf_counter() - began)
@@ -69,15 +67,3 @@ def links_of(scenario: Scenario) -> dict[str, tuple[str, ...]]:
         client: tuple(edges[j] for j in links.edge[links.start[i] : links.start[i + 1]])
         for i, client in enumerate(scenario.clients.ids)
     }
-
-
-def _client_report(client: str, edge: str, edge_round: int, data: int) -> ClientReport:
-    if data:
-        return ClientReport(client, edge, edge_round, "counted", "", None, None, 0, 0)
-    return ClientReport(client, edge, edge_round, "rejected", NO_DATA, None, None, 0, 0)
-
-
-def _edge_report(edge: str, data: int) -> EdgeReport:
-    if data:
-        return EdgeReport(edge, "counted", "", data)
-    return EdgeReport(edge, "lost", NO_UPDATE, 0)

@@ -69,7 +69,7 @@ class EdgeOrder(_Body, frozen=True):
 
     round: Count
     edge: str
-    clients: dict[str, Count]
+    clients: dict[str, Annotated[int, msgspec.Meta(ge=1)]]
     edge_rounds: Count
     deadline_s: Seconds
     """From the moment the edge has it."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import secrets
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,12 +12,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from stagewise.deploy.certificates import (
+    OWNER_FOLDER,
     Authority,
     NodeKey,
     ServerCertificate,
     issue_server_certificate,
     make_authority,
     make_node_key,
+    make_secret,
 )
 from stagewise.deploy.children import Children, free_ports, wait_for_port
 from stagewise.deploy.commands import (
@@ -85,10 +86,13 @@ class LocalSite:
         return site
 
     def __post_init__(self) -> None:
-        self._secret = self.folder / "secret"
+        self._secret = self.folder / "site.secret"
         self._authority = Authority.of(self.folder / "authority")
         self._server = ServerCertificate.of(self.folder / "server")
         environment = dict(ENVIRONMENT) | _ONE_THREAD | {"FLWR_HOME": str(self.folder / "flower")}
+        # Models and tokens will be in it, in files that Flower lets everybody read.
+        self.folder.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
+        self.folder.chmod(OWNER_FOLDER)
         self._children = Children(self.folder / "logs", environment)
         self._link: SuperLink | None = None
         self.transport: Transport
@@ -123,10 +127,12 @@ class LocalSite:
 
     def close(self) -> None:
         """End the run and all processes."""
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-        self._children.end()
+        link, self._link = self._link, None
+        try:
+            if link is not None:
+                link.close()
+        finally:
+            self._children.end()
 
     def processes(self) -> dict[str, int]:
         """The ids of all running processes, by name."""
@@ -155,7 +161,6 @@ class LocalSite:
 
     def _start(self, task: TaskFile, start_s: float) -> None:
         give_up = time.monotonic() + start_s
-        self.folder.mkdir(parents=True, exist_ok=True)
         self._make_keys()
         task.save(self.folder / "task.json")
         save_scenario(self.scenario, self.folder / "scenario.json")
@@ -176,17 +181,15 @@ class LocalSite:
         self._wait_for_all(give_up)
 
     def _make_keys(self) -> None:
-        """The keys of an earlier start in the folder are used again."""
-        if not self._authority.key.exists():
-            authority = make_authority(self._authority.key.parent)
-            issue_server_certificate(authority, self._server.key.parent, [HOST])
+        """All anew: an earlier start may have been killed before it had them all."""
+        for part in ("authority", "server", "nodes"):
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        self._secret.unlink(missing_ok=True)
+        authority = make_authority(self._authority.key.parent)
+        issue_server_certificate(authority, self._server.key.parent, [HOST])
         for owner, place in self._at:
-            if not self._key(owner, place).private.exists():
-                make_node_key(self.folder / "nodes", f"{owner}@{place}")
-        if not self._secret.exists():
-            handle = os.open(self._secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(secrets.token_bytes(32))
+            make_node_key(self.folder / "nodes", f"{owner}@{place}")
+        make_secret(self.folder, self._secret.stem)
 
     def _register(self) -> None:
         from stagewise.deploy.superlink import register_node

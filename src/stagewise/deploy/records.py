@@ -92,8 +92,13 @@ class StatusRecord(_Record, frozen=True, kw_only=True):
     faults: int = 0
 
 
+def deployment_file(deployment: Deployment) -> bytes:
+    """The content of `deploy.json`."""
+    return msgspec.json.encode(deployment) + b"\n"
+
+
 def save_deployment(deployment: Deployment, folder: Path) -> None:
-    write_bytes(folder / DEPLOYMENT, msgspec.json.encode(deployment) + b"\n")
+    write_bytes(folder / DEPLOYMENT, deployment_file(deployment))
 
 
 def load_deployment(folder: Path) -> Deployment:

@@ -125,18 +125,21 @@ class LivePlanPolicy(StagewisePolicy):
 
 
 class LivePolicy:
-    """Any other policy: it is made anew for the edges and links that are left."""
+    """Any other policy: it is made anew for the edges and links that are left.
+
+    `policy` is the one for the whole scenario.
+    """
 
     def __init__(self, policy: Policy, make: MakePolicy, remedy: Remedy) -> None:
-        self._policy, self._make, self._remedy = policy, make, remedy
+        self.policy, self._make, self._remedy = policy, make, remedy
         self._left: tuple[bytes, Policy] | None = None
 
     def decide(self, round_: Round, index: int) -> "IntArray | WithBound":
         if not isinstance(round_, ObservedRound) or round_.whole:
-            answer = self._policy.decide(round_, index)
+            answer = self.policy.decide(round_, index)
             return answer if self._remedy != "drop" else _drop_failing(_edges(answer), round_)
         if self._remedy == "drop":
-            answer = without_missing_links(_edges(self._policy.decide(round_, index)), round_)
+            answer = without_missing_links(_edges(self.policy.decide(round_, index)), round_)
             return _drop_failing(answer, round_)
         left = remaining(round_)
         if left is None:
@@ -145,7 +148,7 @@ class LivePolicy:
         return left.outwards(_edges(self._policy_for(left).decide(left.round, index)))
 
     def remember(self, edge_of: IntArray) -> None:
-        remember = getattr(self._policy, "remember", None)
+        remember = getattr(self.policy, "remember", None)
         if remember is not None:
             remember(edge_of)
 

@@ -35,7 +35,9 @@ def roll_call(
     waiting = {number: name for number, name in zip(numbers, asked, strict=True) if number}
     here: dict[str, tuple[Here, float]] = {}
     while waiting and time.now() - began < deadline_s:
-        answers = post.collect()
+        answers, took_s = post.collect(), time.now() - began
+        if took_s >= deadline_s:
+            break
         for answer in answers:
             name = waiting.pop(answer.letter, None)
             if name is None or answer.content is None:
@@ -45,7 +47,7 @@ def roll_call(
             except StagewiseError:
                 continue
             if said.id == name:
-                here[name] = said, time.now() - began
+                here[name] = said, took_s
         if waiting and not answers:
             time.wait(POLL_S)
     return here

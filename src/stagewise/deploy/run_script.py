@@ -35,11 +35,20 @@ mkdir -p logs
 {environment}
 export FLWR_HOME="$PWD/flower"  # and nothing in the home directory
 
+# end SECONDS PID...: ask them to end, and kill those that have not after so long
+end() {{
+    kill "${{@:2}}" 2>/dev/null || true
+    local left=$((5 * $1))
+    while kill -0 "${{@:2}}" 2>/dev/null; do
+        ((left--)) || kill -KILL "${{@:2}}" 2>/dev/null || true
+        sleep 0.2
+    done
+}}
+
 all=()
 finish() {{
     trap - EXIT
-    kill "${{all[@]}}" 2>/dev/null || true
-    wait || true
+    end 20 "${{all[@]}}"
 }}
 trap finish EXIT
 trap 'exit 130' INT
@@ -49,7 +58,7 @@ trap 'exit 143' TERM
 # node that is refused, because it is not registered yet or thought to be there still, must try again
 keep() {{
     (
-        trap 'kill "$child" 2>/dev/null || true; wait "$child" || true; exit' TERM
+        trap 'end 15 "$child"; exit' TERM
         while true; do
             "${{@:2}}" & child=$!
             wait "$child" || true

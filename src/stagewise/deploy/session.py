@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stagewise.deploy.availability import ObservedRound, observed_round
 from stagewise.deploy.coordinator import Coordinator
 from stagewise.deploy.costs import MeasuredCosts
 from stagewise.deploy.deadlines import Deadlines
-from stagewise.deploy.records import Deployment, live_file, load_live, save_status
-from stagewise.deploy.transport import Transport
+from stagewise.deploy.records import Deployment, LiveRecord, live_file, load_live, save_status
+from stagewise.deploy.transport import Presence, Transport
 from stagewise.errors import StagewiseError
 from stagewise.policy import Policy
 from stagewise.simulator.checkpoint import Position, Weights
@@ -23,7 +24,7 @@ from stagewise.simulator.directory import CHECKPOINT, ONLINE, Recorder, RunDirec
 from stagewise.simulator.progress import announce, progress
 from stagewise.simulator.run import Run, load_run
 from stagewise.world.costs import UNASSIGNED
-from stagewise.world.rounds import save_rounds
+from stagewise.world.rounds import Round, save_rounds
 from stagewise.world.scenario import IntArray, Scenario
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class LiveSession:
         """The rounds that are left; each is complete once the checkpoint says so."""
         path, so_far = directory.path, load_run(directory.path)
         done = len(so_far.records)
-        rounds = list(so_far.online[:done])
+        rounds, known = list(so_far.online[:done]), load_live(path, done)
         weights = self._weights(path, so_far.weights)
         with ExitStack() as stack:
             decider = self._decider(stack, directory)
@@ -59,11 +60,12 @@ class LiveSession:
                 decided = [
                     _edge_of(record.assignment, self.scenario) for record in so_far.decisions
                 ]
+                observed = [_observed(*pair) for pair in zip(rounds, known, strict=True)]
                 decider.restore(
-                    rounds, decided, position.orders, position.adopted, directory.later_plan
+                    observed, decided, position.orders, position.adopted, directory.later_plan
                 )
             coordinator = self._coordinator(path, decider)
-            coordinator.restore(load_live(path, done))
+            coordinator.restore(known)
             live = stack.enter_context(live_file(path, done))
             stack.enter_context(_last_words(coordinator))
             advance = (
@@ -131,6 +133,13 @@ def _last_words(coordinator: Coordinator) -> Iterator[None]:
             coordinator.end("stopped")
         raise
     coordinator.end("finished")
+
+
+def _observed(round_: Round, record: LiveRecord) -> ObservedRound:
+    """A round as its decision was made: which links were there stands in `live.jsonl` alone."""
+    edges_of = {client: tuple(edges) for client, edges in record.reached.items()}
+    presence = Presence(edges_of, record.answer_s, tuple(record.edges))
+    return observed_round(round_.scenario, presence, round_.cpu_hz)
 
 
 def _edge_of(assignment: dict[str, str], scenario: Scenario) -> IntArray:

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from flwr.app import Message, Metadata
 from flwr.app.message import make_message
-from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode, SubStatus
+from flwr.common.constant import SUPERLINK_NODE_ID, SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest, StartRunRequest
 from flwr.proto.fleet_pb2 import DeactivateNodeRequest
@@ -52,13 +52,12 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from stagewise.deploy.edge_rounds import Answer, Letter
-from stagewise.deploy.transport import Fate
+from stagewise.deploy.inbox import PATIENCE_S, Inbox
 from stagewise.errors import StagewiseError, one_line
 from stagewise.files import read_bytes
 
 HEARTBEAT_S = 10.0
-PATIENCE_S = 30.0
-"""How long a SuperLink may be out of reach before that is an error."""
+_JOIN_S = 5.0
 
 CLOCKS_APART_S = 5.0
 """How far the clocks of machines may be apart, which is also what Flower allows."""
@@ -79,7 +78,6 @@ publisher = "stagewise"
 serverapp = "stagewise_app:server"
 clientapp = "stagewise_app:client"
 """
-_FAILED_APPS = (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, ErrorCode.LOAD_CLIENT_APP_EXCEPTION)
 
 
 class SuperLink:
@@ -91,20 +89,22 @@ class SuperLink:
 
     def __init__(self, address: str, authority: Path, secret: Path) -> None:
         self._address, self._authority = address, read_bytes(authority)
-        self._outstanding: set[str] = set()
         self._nodes: dict[str, int] = {}
         with _explained(address):
             run_id = self._start_run()
             token = self._acquire(run_id, read_bytes(secret))
             self._grid = HttpGrid(address, root_certificates=self._authority, token=token)
             self._grid._retry_invoker = _patient()
-            self._client = self._runtime(RuntimeTokenHttpInterceptor(token=token))
+            self._client = self._runtime(RuntimeTokenHttpInterceptor(token=token), _patient())
             started = self._client.PullTaskInput(PullTaskInputRequest())
             self._grid.set_run(run_from_proto(started.run))
             self._run_id, self._task_id = started.run.run_id, started.task_id
+            # An answer is given out once: its pull is not to be tried again by itself.
+            self._pulls = self._runtime(RuntimeTokenHttpInterceptor(token=token), retry=None)
         self._closed = threading.Event()
         self._heart = threading.Thread(target=self._beat, daemon=True, name="stagewise-heartbeat")
         self._heart.start()
+        self._inbox = Inbox(self._pulls, self._run_id, address)
 
     def names(self) -> tuple[str, ...]:
         """The names of the nodes that are connected, as far as Flower knows.
@@ -129,35 +129,30 @@ class SuperLink:
         messages = [self._message(letters[place], expire_s) for place in known]
         with _explained(self._address):
             given = list(self._grid.push_messages(messages))
+        if not given:
+            raise StagewiseError(f"{self._address}: the SuperLink: the messages are too large")
         for place, number in zip(known, given, strict=True):
             numbers[place] = number or ""
-        self._outstanding.update(number for number in given if number)
+        self._inbox.expect([number for number in given if number])
         return numbers
 
     def collect(self) -> list[Answer]:
-        """Pull what has arrived, also for letters that nobody waits for any more."""
-        if not self._outstanding:
-            return []
-        with _explained(self._address):
-            messages = list(self._grid.pull_messages(sorted(self._outstanding)))
-        answers = [_answer(message) for message in messages]
-        # An answer that comes twice finds no letter.
-        answers = [answer for answer in answers if answer.letter in self._outstanding]
-        self._outstanding.difference_update(answer.letter for answer in answers)
-        return answers
+        """What has arrived, also for letters that nobody waits for any more; does not wait."""
+        return self._inbox.drain()
 
     def close(self) -> None:
         """End the run; the SuperLink and its nodes stay."""
         if self._closed.is_set():
             return
         self._closed.set()
-        self._heart.join()
-        done = PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")
         self._client._retry_invoker = None
-        with contextlib.suppress(httpx.HTTPError, OSError):
+        self._inbox.close()
+        self._heart.join(_JOIN_S)
+        done = PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")
+        with contextlib.suppress(Exception):  # a SuperLink that is gone has no run to end
             self._client.PushTaskOutput(done)
-        self._client.close()
-        self._grid.close()
+        for connection in (self._pulls, self._client, self._grid):
+            connection.close()
 
     def _start_run(self) -> int:
         packed = io.BytesIO()
@@ -175,7 +170,7 @@ class SuperLink:
         """The token of the run's task; what a killed process left pending is put aside."""
         auth = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
         request = AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
-        with contextlib.closing(self._runtime(auth)) as client:
+        with contextlib.closing(self._runtime(auth, _patient())) as client:
             give_up = time.monotonic() + PATIENCE_S
             while time.monotonic() < give_up:
                 response = client.AcquireTask(request)
@@ -186,20 +181,22 @@ class SuperLink:
         raise StagewiseError(f"{self._address}: the SuperLink gave no task for run {run_id}")
 
     def _runtime(
-        self, interceptor: RuntimeTokenHttpInterceptor | SuperExecAuthHttpInterceptor
+        self,
+        interceptor: RuntimeTokenHttpInterceptor | SuperExecAuthHttpInterceptor,
+        retry: RetryInvoker | None,
     ) -> RuntimeHttpClient:
         return RuntimeHttpClient.from_server_address(
             self._address,
             False,
             self._authority,
             [RuntimeVersionHttpInterceptor(component_name=_COMPONENT), interceptor],
-            retry_invoker=_patient(),
+            retry_invoker=retry,
         )
 
     def _beat(self) -> None:
         """Tell the SuperLink that the run goes on; if it does not listen, the next message shows."""
         while not self._closed.wait(HEARTBEAT_S):
-            with contextlib.suppress(httpx.HTTPError, OSError):
+            with contextlib.suppress(Exception):
                 self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
 
     def _message(self, letter: Letter, expire_s: float) -> Message:
@@ -273,15 +270,6 @@ def _control(address: str, authority: bytes) -> Iterator[ControlHttpClient]:
         client.close()
 
 
-def _answer(message: Message) -> Answer:
-    letter = message.metadata.reply_to_message_id
-    if message.has_content():
-        return Answer(letter, message.content)
-    error = message.error
-    fate: Fate = "rejected" if error.code in _FAILED_APPS else "lost"
-    return Answer(letter, None, fate, one_line(error.reason or f"Flower's error {error.code}"))
-
-
 def _patient() -> RetryInvoker:
     """Flower's own would try for ever, and interrupt the process where it is refused."""
 
@@ -301,5 +289,8 @@ def _patient() -> RetryInvoker:
 def _explained(address: str) -> Iterator[None]:
     try:
         yield
-    except (httpx.HTTPError, OSError) as error:
-        raise StagewiseError(f"{address}: the SuperLink: {one_line(str(error))}") from None
+    except StagewiseError:
+        raise
+    except Exception as error:  # Flower raises whatever it meets
+        reason = one_line(str(error)) or type(error).__name__
+        raise StagewiseError(f"{address}: the SuperLink: {reason}") from None

@@ -21,7 +21,6 @@ dropped. Rejected: it came, and is no model of the expected form, or the client 
 is known not to come, or the model of its edge did not count.
 """
 
-NO_DATA = "it holds no data"
 NO_UPDATE = "no update of its clients was counted"
 
 

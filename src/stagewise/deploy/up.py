@@ -11,7 +11,7 @@ import msgspec
 
 from stagewise.deploy.availability import estimates_after, observed_round
 from stagewise.deploy.deadlines import UNKNOWN_ANSWER_S
-from stagewise.deploy.records import Deployment, load_deployment, save_deployment
+from stagewise.deploy.records import DEPLOYMENT, Deployment, deployment_file, load_deployment
 from stagewise.deploy.remaining import LivePlanPolicy, LivePolicy
 from stagewise.deploy.session import LiveSession
 from stagewise.deploy.task import TaskFile
@@ -22,7 +22,7 @@ from stagewise.methods.stagewise import StagewisePolicy
 from stagewise.policy import Policy
 from stagewise.simulator.config import RunConfig
 from stagewise.simulator.decider import make_policy
-from stagewise.simulator.directory import CONFIG, SCENARIO, RunDirectory, check_unused
+from stagewise.simulator.directory import CONFIG, SCENARIO, RunDirectory, check_unused, lock
 from stagewise.simulator.progress import announce
 from stagewise.simulator.run import Run, load_run
 from stagewise.simulator.start import need_torch
@@ -30,6 +30,9 @@ from stagewise.world.scenario import BoolArray, Scenario
 
 if TYPE_CHECKING:
     from stagewise.training import TrainingTeam
+
+START_S = 600.0
+"""How long processes on this machine may take to start: a busy one has many to start."""
 
 
 def up(out: str | Path, wanted: Wanted, show_progress: bool = False) -> Run:
@@ -41,13 +44,16 @@ def up(out: str | Path, wanted: Wanted, show_progress: bool = False) -> Run:
     path = Path(out)
     if (path / CONFIG).exists():
         return _again(path, wanted, show_progress)
+    if path.name in ("", ".."):
+        raise StagewiseError(f"out = {shown(str(out))}: must end in the name of a new folder")
     check_unused(path)
     return _anew(path, wanted, show_progress)
 
 
 def local_folder(out: Path) -> Path:
     """Where the keys, databases and logs of the processes on this machine are."""
-    return out.with_name(f"{out.name}.site")
+    whole = out.resolve()
+    return whole.with_name(f"{whole.name}.site")
 
 
 def _anew(path: Path, wanted: Wanted, show_progress: bool) -> Run:
@@ -63,8 +69,8 @@ def _anew(path: Path, wanted: Wanted, show_progress: bool) -> Run:
         config = msgspec.structs.replace(
             config, scenario_sha256=world.sha256, plan_b=_plan_b(policy)
         )
-        directory = RunDirectory.create(path, config, world, [], plan)
-        save_deployment(deployment, path)
+        beside = {DEPLOYMENT: deployment_file(deployment)}
+        directory = RunDirectory.create(path, config, world, [], plan, beside)
         recorder = stack.enter_context(directory.recording())
         session = LiveSession(deployment, config, world, policy, transport, team, show_progress)
         return session.run(directory, recorder)
@@ -153,8 +159,25 @@ def _transport(
     from stagewise.deploy.processes import LocalSite
 
     task = TaskFile.of(config)
-    with LocalSite.start(world, task, deployment.design, local_folder(path)) as site:
+    folder = local_folder(path)
+    with (
+        _alone(folder),
+        LocalSite.start(world, task, deployment.design, folder, start_s=START_S) as site,
+    ):
         yield site.transport
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep another `deploy up` out of `folder`, whose databases a start removes."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        stream = (folder / "lock").open("ab")
+    except OSError as error:
+        raise StagewiseError(f"{folder}: cannot be written: {error.strerror}") from None
+    with stream:
+        lock(stream, folder)
+        yield
 
 
 def _polls(world: Scenario, transport: Transport, polls: int) -> list[BoolArray]:

@@ -26,6 +26,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     site: str | None = None
     """The cloud's folder of a deployment on several machines; None: everything on this one."""
+    local: bool | None = None
+    """Processes on this machine are wanted: a new run must say so, or name a site."""
     design: DesignName | None = None
     clients: int | None = None
     edges: int | None = None
@@ -82,10 +84,12 @@ def check_repeats(path: Path, wanted: Wanted, begun: Resolved) -> None:
     config, world, deployment = begun
     known = {
         "site": deployment.site,
+        "local": deployment.site is None,
         "design": deployment.design,
         "clients": len(world.clients),
         "edges": len(world.edges),
         "dataset": config.dataset,
+        "data_dir": config.data_dir,
         "model": config.model,
         "learning_rate": config.learning_rate,
         "policy": config.policy,
@@ -101,18 +105,27 @@ def check_repeats(path: Path, wanted: Wanted, begun: Resolved) -> None:
         asked = getattr(wanted, name)
         if asked is not None and name == "policy":
             asked = policy_name(asked)
-        if asked is not None and name == "site":
+        if asked is not None and name in ("site", "data_dir"):
             asked = _resolved(asked)
         if asked is not None and asked != value:
             raise StagewiseError(
                 f"{name} = {shown(asked)}: must be {shown(value)}, as the run in {path} was begun"
             )
+    if wanted.scenario is not None and not _same_system(load_scenario(wanted.scenario), world):
+        raise StagewiseError(
+            f"scenario = {shown(wanted.scenario)}: must be the one the run in {path} was begun with"
+        )
 
 
 def _of_options(wanted: Wanted) -> Resolved:
     """A run on this machine."""
     from stagewise.models import parameter_count
 
+    design = _or_default(wanted, "design")
+    if design != "in-process" and not wanted.local:
+        raise StagewiseError(
+            "local: must be given for processes on this machine, or a site for those on others"
+        )
     data = load_dataset(_or_default(wanted, "dataset"), wanted.data_dir)
     model = wanted.model or default_model(data.name)
     seed = _or_default(wanted, "seed")
@@ -139,7 +152,7 @@ def _of_options(wanted: Wanted) -> Resolved:
         seed=seed,
     )
     config = _config(wanted, task, world, data.fingerprint, wanted.scenario or "default")
-    return config, world, _deployment(wanted, _or_default(wanted, "design"))
+    return config, world, _deployment(wanted, design)
 
 
 def _of_site(wanted: Wanted, folder: str) -> Resolved:
@@ -200,6 +213,15 @@ def _deployment(wanted: Wanted, design: DesignName) -> Deployment:
         measured_costs=_or_default(wanted, "measured_costs"),
         polls=whole("polls", _or_default(wanted, "polls"), 0),
     )
+
+
+def _same_system(asked: Scenario, begun: Scenario) -> bool:
+    """Whether two scenarios differ in nothing but who is likely online, which polls have changed."""
+    likely = begun.clients.online_probability
+    if len(asked.clients) != len(begun.clients):
+        return False
+    same = asked.with_online_probability(likely), begun.with_online_probability(likely)
+    return same[0].sha256 == same[1].sha256
 
 
 def _check_counts(source: str, wanted: Wanted, world: Scenario) -> None:

@@ -82,7 +82,7 @@ def _cell(
     for axis in experiment.axes:
         if axis.field == "dataset":
             point[axis.name] = in_place.get(str(point[axis.name]), point[axis.name])
-        _put(fields, axis.field, point[axis.name])
+        _put(fields, axis.field, point[axis.name], experiment.id)
     fields |= {"measure": experiment.measure, "policy": policy, "seed": seed}
     setting = make_setting(fields, experiment.id)
     if setting.dataset in in_place:
@@ -98,8 +98,10 @@ def _merge(into: dict[str, Any], table: dict[str, Any]) -> None:
             into[name] = deepcopy(value)
 
 
-def _put(fields: dict[str, Any], path: str, value: object) -> None:
+def _put(fields: dict[str, Any], path: str, value: object, source: str) -> None:
     *tables, last = path.split(".")
     for name in tables:
         fields = fields.setdefault(name, {})
+        if not isinstance(fields, dict):
+            raise StagewiseError(f"{source}: setting.{name} = {shown(fields)}: must be a table")
     fields[last] = value

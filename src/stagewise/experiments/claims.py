@@ -11,6 +11,7 @@ from stagewise.experiments.series import BySeed, Series, differences
 from stagewise.experiments.statistics import Estimate, estimate
 
 NEVER = "no seed reached the target"
+FEW = "fewer than half of the seeds reached the target"
 NO_VALUE = "no value"
 SLACK = 1e-9
 """A value on the border agrees, whichever way it is rounded."""
@@ -86,8 +87,8 @@ def _against_policy(
         text = f"target missed in {missed} of {len(common)} against {their_missed} of {here}"
         return Finding(math.copysign(math.inf, short), text)
     finite = [s for s in common if math.isfinite(ours[s]) and math.isfinite(theirs[s])]
-    if not finite:
-        return Finding(None, NEVER)
+    if 2 * len(finite) < len(common):
+        return Finding(None, FEW if finite else NEVER)
     mine, its = (_known(estimate(v[seed] for seed in finite)) for v in (ours, theirs))
     scale = 1.0 if claim.absolute else abs(its.mean) or 1.0
     short = sign * (mine.mean - its.mean) / scale - claim.margin
@@ -100,7 +101,8 @@ def _against_policy(
         and apart.half_width > 0
         and abs(apart.mean - line) <= apart.half_width
     )
-    text = f"{_gap_text(mine.mean, its.mean, claim)} {here}"
+    few = f" over {len(finite)} of {len(common)} seeds" if len(finite) < len(common) else ""
+    text = f"{_gap_text(mine.mean, its.mean, claim)} {here}{few}"
     return Finding(short, text + (" (within noise)" if noisy else ""))
 
 

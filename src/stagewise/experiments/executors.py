@@ -67,7 +67,8 @@ class ProcessWorkers:
 
     def stop(self) -> None:
         for process in self._context.started:
-            process.kill()
+            if process.pid is not None:  # an interrupt may come before it is started
+                process.kill()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
@@ -107,7 +108,7 @@ class ClusterWorkers:
 
     @property
     def count(self) -> int:
-        return sum(self._client.nthreads().values())
+        return len(self._client.nthreads())  # a worker runs one cell at a time
 
     @property
     def executor(self) -> Executor:

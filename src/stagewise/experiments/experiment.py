@@ -4,11 +4,15 @@ from typing import Any, Literal
 
 import msgspec
 
+from stagewise.errors import StagewiseError
+
 Value = str | float | int
 Point = dict[str, Value]
 """Where on the axes: axis name to value."""
 
 ProfileName = Literal["quick", "full"]
+Better = Literal["lower", "higher", "neither"]
+"""Which values are the better ones."""
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,7 +43,8 @@ class Profile(_Table, frozen=True, kw_only=True):
     note: str = ""
     """What a reader must know about this size: stand-ins, few rounds."""
     comparable: bool = True
-    """Whether the paper's values can be held against this size; where not, `note` is the reason."""
+    """Whether the paper's values, and claims on what the model learned, can be held against this
+    size; where not, `note` is the reason."""
 
 
 class Panel(_Table, frozen=True, kw_only=True):
@@ -75,10 +80,17 @@ class PaperValue(_Table, frozen=True, kw_only=True):
     """The value is this policy's increase over that one's: 0.132 is 13.2% more."""
     minus: str | None = None
     """The value is this policy's minus that one's: -0.0034 is 0.34 points less."""
-    better: Literal["lower", "higher"] = "lower"
+    better: Better | None = None
+    """By default as the quantity says; `neither`: ours agrees or differs, whichever side it is on."""
+    comparable: bool = True
+    """Whether ours can be held against it at all; where not, `why` is the reason."""
     source: str = ""
     why: str = ""
     """Why ours differs, where it does and the reason is known."""
+
+    def __post_init__(self) -> None:
+        if not self.comparable and not self.why:
+            raise StagewiseError("comparable = false: must have why")
 
 
 class Claim(_Table, frozen=True, kw_only=True):

@@ -41,7 +41,10 @@ def missing_data() -> set[str]:
 
 def fingerprint(name: str) -> str:
     """A digest of the data of that name, or `missing`."""
-    return _fingerprint(name, data_root())
+    found = _fingerprint(name, data_root())
+    if found == MISSING:
+        _fingerprint.cache_clear()  # it may be there when it is asked for again
+    return found
 
 
 @cache

@@ -74,6 +74,6 @@ def _version(package: str) -> str | None:
 
 def _accelerator(device: str) -> str:
     torch = sys.modules.get("torch")  # whoever trained has imported it
-    if torch is None or not device.startswith("cuda"):
+    if torch is None or not device.startswith("cuda") or not torch.cuda.is_available():
         return ""
     return str(torch.cuda.get_device_name(device))

@@ -50,7 +50,7 @@ th { font-weight: 600; vertical-align: bottom; } .name { text-align: left; white
 summary { cursor: pointer; color: #0b5394; }
 a { color: #0b5394; }
 b.agrees { color: #1a6b2d; } b.better { color: #0b5394; } b.differs { color: #a8321a; }
-b.not-run { color: #666; }
+b.not-comparable, b.not-run { color: #666; }
 @media (max-width: 40rem) { body { font-size: 15px; padding: 0 0.6rem; } h1 { font-size: 1.5rem; } }
 """
 
@@ -58,8 +58,11 @@ _RULES = (
     "**Agrees**: the paper's value lies within our 95% interval or within 10% of our mean (increases "
     "over another method: within 5 percentage points; differences between accuracies: within 1 "
     "point); a claim holds at every point that was run. **Better**: beyond that, in the direction "
-    "that is better. **Differs**: anything else. **Not run**: not part of this profile, or on "
-    "other data than the paper's."
+    "that is better. **Differs**: anything else. **Not comparable**: measured, but on a stand-in for "
+    "the paper's data, with too few rounds to learn, or in a unit that the paper leaves open, such as "
+    "seconds of its machine. **Not run**: not part of this profile, failed, or a target that too few "
+    "seeds reached. Where a profile trains on a smaller part of the paper's data, as MNIST-5k of "
+    "MNIST, its numbers are held against the paper's, and the note on the size says so."
 )
 
 
@@ -180,7 +183,8 @@ def _targets(ours: Sequence[tuple[Judged, Claim, Verdict]]) -> Iterator[str]:
     for text in dict.fromkeys(claim.text for _, claim, _ in ours):
         entries = [(one, verdict) for one, claim, verdict in ours if claim.text == text]
         kinds = Counter(verdict.kind for _, verdict in entries)
-        held = f"({kinds['agrees']} of {len(entries)} hold)" if len(entries) > 1 else ""
+        judged = kinds["agrees"] + kinds["differs"]
+        held = f"({kinds['agrees']} of {judged} hold)" if judged > 1 else ""
         lines = [f"**{verdict.kind}** {_told(one, verdict)}" for one, verdict in entries]
         yield "\n".join([f"{text.rstrip('.')}. {held}".rstrip(), *lines])
 
@@ -250,9 +254,10 @@ def _whose(names: list[str], everywhere: int) -> str:
 
 
 def _told(one: Judged, verdict: Verdict) -> str:
-    """Where it was measured and what was found; the reasons stand with the experiment."""
+    """Where it was measured and what was found; the reasons for a difference stand there."""
     name = one.result.experiment.id
-    found = verdict.ours or verdict.why
+    why = verdict.why.rstrip(".") if verdict.kind in ("not comparable", "not run") else ""
+    found = ". ".join(part for part in (verdict.ours, why) if part)
     return f"[{name}](#{name}): {found}."
 
 

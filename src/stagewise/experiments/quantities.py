@@ -3,9 +3,10 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.experiments.experiment import Better
 from stagewise.experiments.statistics import Estimate
 
 Outputs = Mapping[str, Any]
@@ -22,9 +23,11 @@ class Quantity:
     value: Callable[[Outputs], float | None]
     """None where the cell has no such number; inf where a target was not reached."""
     unit: str = ""
-    better: Literal["lower", "higher"] | None = None
+    better: Better = "neither"
     share: bool = False
     """A fraction, written in percent."""
+    learned: bool = False
+    """It depends on how far the model has learned, so that a few rounds say nothing of it."""
     absent: str = "no value"
     """What is written where there is none."""
     against_optimum: Callable[[Outputs, Outputs], float | None] | None = None
@@ -174,14 +177,39 @@ def _no_value(_: Outputs) -> None:
 QUANTITIES: dict[str, Quantity] = {
     entry.name: entry
     for entry in (
-        Quantity("accuracy", "test accuracy", _final_accuracy, "", "higher", True),
-        Quantity("final_accuracy", "final test accuracy", _final_accuracy, "", "higher", True),
-        Quantity("rounds_to_target", "rounds to target", _to_target(lambda _: 1.0), "", "lower"),
+        Quantity("accuracy", "test accuracy", _final_accuracy, "", "higher", True, learned=True),
         Quantity(
-            "cost_to_target", "cost to target", _to_target(lambda r: r["objective"]), "", "lower"
+            "final_accuracy",
+            "final test accuracy",
+            _final_accuracy,
+            "",
+            "higher",
+            True,
+            learned=True,
         ),
         Quantity(
-            "delay_to_target", "delay to target", _to_target(lambda r: r["delay_s"]), "s", "lower"
+            "rounds_to_target",
+            "rounds to target",
+            _to_target(lambda _: 1.0),
+            "",
+            "lower",
+            learned=True,
+        ),
+        Quantity(
+            "cost_to_target",
+            "cost to target",
+            _to_target(lambda r: r["objective"]),
+            "",
+            "lower",
+            learned=True,
+        ),
+        Quantity(
+            "delay_to_target",
+            "delay to target",
+            _to_target(lambda r: r["delay_s"]),
+            "s",
+            "lower",
+            learned=True,
         ),
         Quantity(
             "energy_to_target",
@@ -189,6 +217,7 @@ QUANTITIES: dict[str, Quantity] = {
             _to_target(lambda r: r["energy_j"]),
             "J",
             "lower",
+            learned=True,
         ),
         Quantity("decision_ms", "decision time", _rounds_mean("decision_ms"), "ms", "lower"),
         Quantity("decision_ms_max", "slowest decision", _slowest, "ms", "lower"),

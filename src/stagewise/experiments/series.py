@@ -29,6 +29,20 @@ class Curve:
     """The rounds and accuracies of runs that went on when others had ended, from where they had."""
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """One policy held against another, by seed: the mean over points."""
+
+    by_seed: BySeed
+    """inf where the policy missed the target and the other did not."""
+    all: int
+    """Pairs of runs, those included that say nothing since the other missed the target."""
+    usable: int
+    """Those in which the other arrived."""
+    reached: int
+    """Those in which both did."""
+
+
 class Series:
     """Reads the cells of one result; those that failed are as if they had not been run."""
 
@@ -97,6 +111,25 @@ class Series:
             values = ratios(values, self.values(name, relative_to, point))
         return estimate(values.values())
 
+    def against(
+        self,
+        name: str,
+        policy: str,
+        other: str,
+        at: Point,
+        pair: Callable[[BySeed, BySeed], BySeed],
+    ) -> Pairs:
+        """The `increases` or `differences` of two policies at every point that has the values `at`."""
+        collected: list[BySeed] = []
+        every = 0
+        for point in self.points_at(at):
+            ours, theirs = self.values(name, policy, point), self.values(name, other, point)
+            every += len(ours.keys() & theirs.keys())
+            collected.append(pair(ours, theirs))
+        found = [value for by_seed in collected for value in by_seed.values()]
+        reached = sum(math.isfinite(value) for value in found)
+        return Pairs(mean_by_seed(collected), every, len(found), reached)
+
     def curve(self, policy: str, point: Point) -> Curve | None:
         """The accuracy by round; None where no seed has one."""
         runs = []
@@ -144,9 +177,23 @@ class Series:
         return text
 
 
+def mean_by_seed(several: Iterable[BySeed]) -> BySeed:
+    """Of each seed, over those of `several` that have it."""
+    collected: dict[int, list[float]] = {}
+    for by_seed in several:
+        for seed, value in by_seed.items():
+            collected.setdefault(seed, []).append(value)
+    return {seed: sum(values) / len(values) for seed, values in collected.items()}
+
+
 def ratios(values: BySeed, others: BySeed) -> BySeed:
     """Seed by seed. A seed in which the other never arrived says nothing and is left out."""
     return _paired(values, others, lambda value, other: value / other, lambda other: other != 0)
+
+
+def increases(values: BySeed, others: BySeed) -> BySeed:
+    """Seed by seed, as `ratios`: 0.1 is a tenth more than the other's."""
+    return {seed: ratio - 1 for seed, ratio in ratios(values, others).items()}
 
 
 def differences(values: BySeed, others: BySeed) -> BySeed:

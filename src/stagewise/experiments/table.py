@@ -86,7 +86,7 @@ def _notes(judged: Judged) -> Iterator[Block]:
             "place, so the paper's numbers are not held against ours."
         )
     if result.size.note:
-        yield Text(f"**Note on this size:** {result.size.note}")
+        yield Text(f"**Note on this size:** {result.size.note}{_held_against(judged)}")
     if result.failed:
         yield Text(
             f"**Failed:** {len(result.failed)} of {len(result.cells)} cells, which the numbers "
@@ -94,7 +94,6 @@ def _notes(judged: Judged) -> Iterator[Block]:
             f"{result.failed[0].error}"
         )
     details = [f"{run_text(result)[:1].upper()}{run_text(result)[1:]}."]
-    timed = {"decision_ms", "decision_ms_max", "plan_s"}.intersection(result.experiment.quantities)
     if any("to_target" in name for name in result.experiment.quantities):
         cells = result.cells
         targets = sorted({c.setting.target_accuracy for c in cells} - {None}, key=lambda t: t or 0)
@@ -104,9 +103,35 @@ def _notes(judged: Judged) -> Iterator[Block]:
                 f"The target is {_list(f'{100 * t:g}%' for t in targets if t)} test accuracy, and "
                 f"counts as not reached after {_list(rounds)} rounds."
             )
-    if timed:
-        details.append(f"Times are those of one thread of {result.machine.cpu}.")
+    details += _times(result)
     yield Text(" ".join(details), quiet=True)
+
+
+def _held_against(judged: Judged) -> str:
+    """That the paper's numbers are held against a smaller data set's, where the size has its own."""
+    held = any(verdict.kind in ("agrees", "better", "differs") for _, verdict in judged.values)
+    return "".join(
+        f" The paper's numbers are those of {dataset_name(real)}; ours, held against them, are "
+        f"those of {dataset_name(ran)}."
+        for real, ran in judged.series.replaced.items()
+        if held and real not in judged.result.stand_ins
+    )
+
+
+def _times(result: Result) -> Iterator[str]:
+    """What took the times, where the table has any."""
+    shown = set(result.experiment.quantities)
+    decisions = bool(shown & {"decision_ms", "decision_ms_max"})
+    # Beside a run, Plan A may take several threads; where it alone is measured, it has one.
+    several = "plan_s" in shown and result.experiment.measure in ("decisions", "training")
+    if not decisions and "plan_s" not in shown:
+        return
+    # The first machine wrote the result; the others are known because cells ran on them.
+    cpus = " and ".join(dict.fromkeys(m.cpu for m in result.machines[1:] or result.machines))
+    if decisions or not several:
+        yield f"Times are those of one thread of {cpus}{', Plan A apart' if several else ''}."
+    else:
+        yield f"Times are those of {cpus}."
 
 
 def _tables(judged: Judged) -> Iterator[Block]:

@@ -6,15 +6,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from stagewise.experiments.claims import NEVER, SLACK, findings
+from stagewise.experiments.claims import NO_VALUE, SLACK, findings
 from stagewise.experiments.experiment import Claim, PaperValue, Point
 from stagewise.experiments.names import dataset_name, policy_name
 from stagewise.experiments.quantities import estimate_text, interval_text, quantity, rounded
-from stagewise.experiments.series import BySeed, Series, differences, ratios
+from stagewise.experiments.series import (
+    BySeed,
+    Pairs,
+    Series,
+    differences,
+    increases,
+    mean_by_seed,
+)
 from stagewise.experiments.statistics import Estimate, estimate
 
-Kind = Literal["agrees", "better", "differs", "not run"]
-KINDS: tuple[Kind, ...] = ("agrees", "better", "differs", "not run")
+Kind = Literal["agrees", "better", "differs", "not comparable", "not run"]
+KINDS: tuple[Kind, ...] = ("agrees", "better", "differs", "not comparable", "not run")
+"""`not comparable`: measured, but not what the paper measured; `not run`: nothing to judge by."""
 
 TOLERANCE = 0.10
 """In parts of our mean, for values."""
@@ -40,27 +48,44 @@ class Verdict:
 def judge_value(series: Series, printed: PaperValue) -> Verdict:
     """`agrees` within our interval or the tolerance; else `better` or `differs`, by direction."""
     paper = printed_text(printed)
-    found = estimate(_of_paper_value(series, printed).values())
+    other = printed.relative_to or printed.minus
+    pairs = None if other is None else _pairs(series, printed, other)
+    found = estimate((_alone(series, printed) if pairs is None else pairs.by_seed).values())
+    obstacle = (
+        _other_data(series) or _too_small(series) or ("" if printed.comparable else printed.why)
+    )
+    if other is not None and pairs is not None and 2 * pairs.usable < pairs.all:
+        few = f"{policy_name(other)} reached the target in {pairs.usable} of {pairs.all} runs"
+        if obstacle:
+            return Verdict("not comparable", few, paper, obstacle)
+        return Verdict("not run", "", paper, few)
     if found is None:
-        return Verdict("not run", "", paper, _missing(series, printed.at, [printed.policy]))
-    ours = _measured_text(found, printed)
-    obstacle = _not_comparable(series)
+        policies = [printed.policy, *([other] if other else [])]
+        return Verdict("not run", "", paper, _missing(series, printed.at, policies))
+    ours = _measured_text(found, printed, pairs)
     if obstacle:
-        return Verdict("not run", ours, paper, obstacle)
+        return Verdict("not comparable", ours, paper, obstacle)
     kind, reason = _compare(found, printed)
     why = reason if kind == "agrees" else _sentences(reason, _why(series, printed.why))
     return Verdict(kind, ours, paper, why, wide=reason == WIDE)
 
 
 def judge_claim(series: Series, claim: Claim) -> Verdict:
-    """`agrees` where every point keeps it; else `differs`, naming the worst point."""
+    """`agrees` where every point keeps it; else `differs`, naming the worst point.
+
+    What a model learned is not judged where the profile trains too little to be compared.
+    """
+    obstacle = _too_small(series) if quantity(claim.quantity).learned else ""
     found = list(findings(series, claim))
     absent = [p for p in (*claim.at_most, *claim.at_least) if p not in series.policies]
     decided = [finding for finding in found if finding.short_by is not None]
     undecided = Counter(finding.text for finding in found if finding.short_by is None)
     if not decided:
-        others = [claim.policy, *claim.at_most, *claim.at_least]
-        reason = NEVER if undecided[NEVER] else _missing(series, claim.at, others)
+        reasons = [text for text in undecided if text != NO_VALUE]
+        if reasons and obstacle:
+            return Verdict("not comparable", reasons[0], "", obstacle)
+        policies = [claim.policy, *claim.at_most, *claim.at_least]
+        reason = reasons[0] if reasons else _missing(series, claim.at, policies)
         return Verdict("not run", "", "", reason)
     worst = max(decided, key=lambda finding: finding.short_by or 0.0)
     kept = sum(finding.holds for finding in decided)
@@ -73,6 +98,8 @@ def judge_claim(series: Series, claim: Claim) -> Verdict:
         *(f"{count} left out: {reason}" for reason, count in undecided.items()),
         f"not run: {', '.join(map(policy_name, absent))}" if absent else "",
     )
+    if obstacle:
+        return Verdict("not comparable", ours, "", obstacle)
     kind: Kind = "agrees" if kept == len(decided) else "differs"
     return Verdict(kind, ours, "", "" if kind == "agrees" else _why(series, claim.why))
 
@@ -99,25 +126,24 @@ def _sign(value: float) -> str:
     return "+" if value > 0 else "−" if value < 0 else ""
 
 
-def _of_paper_value(series: Series, printed: PaperValue) -> BySeed:
-    """Ours as the paper counts it, by seed: the mean over the points that `at` leaves open."""
-    collected: dict[int, list[float]] = {}
-    for point in series.points_at(printed.at):
-        values = series.values(printed.quantity, printed.policy, point)
-        if printed.relative_to is not None:
-            others = series.values(printed.quantity, printed.relative_to, point)
-            values = {seed: ratio - 1 for seed, ratio in ratios(values, others).items()}
-        elif printed.minus is not None:
-            values = differences(values, series.values(printed.quantity, printed.minus, point))
-        for seed, value in values.items():
-            collected.setdefault(seed, []).append(value)
-    return {seed: sum(values) / len(values) for seed, values in collected.items()}
+def _alone(series: Series, printed: PaperValue) -> BySeed:
+    """Ours by seed: the mean over the points that `at` leaves open."""
+    points = series.points_at(printed.at)
+    return mean_by_seed(series.values(printed.quantity, printed.policy, p) for p in points)
+
+
+def _pairs(series: Series, printed: PaperValue, other: str) -> Pairs:
+    """Ours against the other's as the paper counts it."""
+    pair = increases if printed.relative_to is not None else differences
+    return series.against(printed.quantity, printed.policy, other, printed.at, pair)
 
 
 def _compare(found: Estimate, printed: PaperValue) -> tuple[Kind, str]:
+    better = printed.better or quantity(printed.quantity).better
     if math.isinf(printed.value):
-        never = 2 * found.missed >= found.count
-        return ("agrees" if never else "better"), ""
+        if 2 * found.missed >= found.count:
+            return "agrees", ""
+        return ("better" if better == "lower" else "differs"), ""
     if math.isinf(found.mean):
         return "differs", "the target was not always reached"
     apart = abs(printed.value - found.mean)
@@ -125,8 +151,8 @@ def _compare(found: Estimate, printed: PaperValue) -> tuple[Kind, str]:
         return "agrees", ""
     if found.half_width is not None and apart <= found.half_width:
         return "agrees", WIDE
-    below = found.mean < printed.value
-    return ("better" if below == (printed.better == "lower") else "differs"), ""
+    side = "lower" if found.mean < printed.value else "higher"
+    return ("better" if side == better else "differs"), ""
 
 
 def _tolerance(found: Estimate, printed: PaperValue) -> float:
@@ -137,24 +163,34 @@ def _tolerance(found: Estimate, printed: PaperValue) -> float:
     return TOLERANCE * abs(found.mean)
 
 
-def _measured_text(found: Estimate, printed: PaperValue) -> str:
+def _measured_text(found: Estimate, printed: PaperValue, pairs: Pairs | None) -> str:
+    """Of two policies: also over how many of their runs, where a target was missed in some."""
     share = quantity(printed.quantity).share
-    if printed.relative_to is None and printed.minus is None:
+    if pairs is None:
         return estimate_text(found, share)
-    if found.missed:
-        return f"not reached in {found.missed} of {found.count}"
+    missed = f"not reached in {found.missed} of {found.count}" if found.missed else ""
+    mean = found.reached_mean if found.missed else found.mean
+    if mean is None:
+        return missed
     in_percent = share or printed.relative_to is not None
     factor = 100.0 if in_percent else 1.0
     spread = None if found.half_width is None else factor * found.half_width
     unit = "%" if printed.relative_to is not None else " points" if share else ""
-    around = f" ± {interval_text(factor * found.mean, spread)}" if spread else ""
-    return f"{_sign(found.mean)}{rounded(factor * abs(found.mean), spread)}{unit}{around}"
+    around = f" ± {interval_text(factor * mean, spread)}" if spread else ""
+    number = f"{_sign(mean)}{rounded(factor * abs(mean), spread)}{unit}{around}"
+    few = f" over {pairs.reached} of {pairs.all} runs" if pairs.reached < pairs.all else ""
+    return _clauses(missed, number + few)
 
 
-def _not_comparable(series: Series) -> str:
-    """Why the paper's numbers cannot be held against this result; empty where they can."""
+def _other_data(series: Series) -> str:
+    """That a stand-in ran; empty where none did."""
     for real, ran in series.result.stand_ins.items():
         return f"ran on {dataset_name(ran)}, not on {dataset_name(real)}"
+    return ""
+
+
+def _too_small(series: Series) -> str:
+    """Why a profile of this size cannot be compared; empty where it can."""
     size = series.result.size
     return "" if size.comparable else size.note or f"the {series.result.profile} profile is smaller"
 
@@ -169,7 +205,8 @@ def _missing(series: Series, at: Point, policies: Iterable[str]) -> str:
     if not series.points_at(at):
         place = ", ".join(f"{name} = {value}" for name, value in at.items())
         return f"the {series.result.profile} profile leaves out {place}"
-    failed = [c for c in series.result.failed if c.policy in set(policies)]
+    wanted, points = set(policies), series.points_at(at)
+    failed = [c for c in series.result.failed if c.policy in wanted and c.point in points]
     if failed:
         return f"{len(failed)} cells failed: {failed[0].error}"
     return "there is no value"

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stagewise.errors import StagewiseError, one_line
-from stagewise.experiments.code_version import code_version
+from stagewise.experiments.code_version import code_version, policy_version
 from stagewise.experiments.inputs import MISSING, data_of, fingerprint
 from stagewise.experiments.machine import this_machine
 from stagewise.experiments.setting import Setting, make_setting
@@ -31,6 +31,7 @@ def order_of(setting: Setting, device: str = "cpu") -> Order:
         "setting": msgspec.to_builtins(setting),
         "data": {name: fingerprint(name) for name in data_of(setting)},
         "code_version": code_version(),
+        "policy_version": policy_version(setting.policy),
         # Where nothing is trained it makes no difference.
         "device": device if setting.measure == "training" else "cpu",
     }
@@ -69,6 +70,10 @@ def _outputs(order: Order) -> dict[str, Any]:
             "install there the same stagewise as here"
         )
     setting = make_setting(order["setting"], "cell")
+    if order["policy_version"] != policy_version(setting.policy):
+        raise StagewiseError(
+            f"policy {setting.policy}: the worker must have the same version of its package as here"
+        )
     for name, wanted in order["data"].items():
         found = fingerprint(name)
         if found != wanted:

@@ -1,13 +1,21 @@
 """What one edge round asks for, and the edges' models from what comes back (Eqs. 2 and 3)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
 from stagewise.deploy.aggregation import mean_model
 from stagewise.flower.replies import Arrays, Judged, figures_of
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeModel:
+    """An edge's model, and the updates it is the mean of, by client."""
+
+    arrays: Arrays
+    updates: Mapping[str, Judged]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +30,8 @@ class Order:
     like: Arrays
     """The global model."""
     timeout_s: float
+    models: Mapping[str, EdgeModel] = field(default_factory=dict)
+    """The model of every edge that had an update in this round, from its last edge round with one."""
 
     def __post_init__(self) -> None:
         for message in self.message_of.values():
@@ -33,21 +43,24 @@ class Order:
         """Marks the messages of this edge round, and thereby the replies."""
         return f"{self.server_round}.{self.edge_round}"
 
-    def next(self, models: Mapping[str, Arrays]) -> "Order":
-        """The next edge round: each edge's model to its clients; an edge without a model is out."""
+    def next(self, counted: Mapping[str, Judged]) -> "Order":
+        """The next edge round: each edge's model to its clients, the global one if it has none."""
+        models = self.edge_models(counted)
+        sent = {edge: model.arrays for edge, model in models.items()}
         message_of = {
-            client: _with_arrays(message, models[self.edge_of[client]])
+            client: _with_arrays(message, sent.get(self.edge_of[client], self.like))
             for client, message in self.message_of.items()
-            if self.edge_of[client] in models
         }
-        return replace(self, edge_round=self.edge_round + 1, message_of=message_of)
+        number = self.edge_round + 1
+        return replace(self, edge_round=number, message_of=message_of, models=models)
 
-    def edge_models(self, counted: Mapping[str, Judged]) -> dict[str, Arrays]:
-        """The model of every edge that has an update."""
-        models = {}
+    def edge_models(self, counted: Mapping[str, Judged]) -> dict[str, EdgeModel]:
+        """The edges' models after this edge round: without an update the last one stays."""
+        models = dict(self.models)
         for edge, members in self._members(counted).items():
             data = [self.data_of[client] for client in members]
-            models[edge] = mean_model([counted[c].arrays for c in members], data)  # Eq. 2
+            mean = mean_model([counted[client].arrays for client in members], data)  # Eq. 2
+            models[edge] = EdgeModel(mean, {client: counted[client] for client in members})
         return models
 
     def edge_replies(
@@ -55,13 +68,19 @@ class Order:
     ) -> list[Message]:
         """A reply for every edge as if it were a client: what a strategy needs for Eq. 3.
 
-        An edge weighs its data times its share, and is left out without either. Its metrics are the
-        means, by data, of those that all clients have.
+        An edge weighs the data behind its model times its share, and is left out without either. Its
+        metrics are the means, by data, of those that all clients have.
         """
-        figures = {client: figures_of(each.reply) for client, each in counted.items() if each.reply}
-        common = set.intersection(*map(set, figures.values())) if figures else set()
         models, replies = self.edge_models(counted), []
-        for edge, members in self._members(counted).items():
+        figures = {
+            client: figures_of(each.reply)
+            for model in models.values()
+            for client, each in model.updates.items()
+            if each.reply
+        }
+        common = set.intersection(*map(set, figures.values())) if figures else set()
+        for edge, model in models.items():
+            members = list(model.updates)
             data = [self.data_of[client] for client in members]
             weight = sum(data) * share_of.get(edge, 1)
             if weight == 0:
@@ -73,7 +92,7 @@ class Order:
             message = self.message_of[members[0]]
             content = RecordDict(
                 {
-                    _arrays_key(message): _record(models[edge]),
+                    _arrays_key(message): _record(model.arrays),
                     "metrics": MetricRecord({**means, weight_key: weight}),
                 }
             )

@@ -42,7 +42,8 @@ class StagewiseStrategy(Strategy):
     `aggregate_by_edge` it is given a model for each edge, the mean of its clients' by their data in the
     scenario (Eq. 2), and its own mean of these is Eq. 3; without, it is given every client's update.
     With `edge_rounds` above 1 the clients of an edge train on from its model that often before the
-    cloud sees it. `rounds` tells what became of every round.
+    cloud sees it; an edge round without an update leaves that model as it was. `rounds` tells what
+    became of every round.
     """
 
     def __init__(
@@ -107,9 +108,7 @@ class StagewiseStrategy(Strategy):
         for _ in range(self.edge_rounds - 1):
             messages = list(order.message_of.values())
             replies = grid.send_and_receive(messages, timeout=self._timeout_s)
-            order = order.next(order.edge_models(self._counted(order, replies)))
-            if not order.message_of:
-                return []
+            order = order.next(self._counted(order, replies))
         self._order = order
         return list(order.message_of.values())
 

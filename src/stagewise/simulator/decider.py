@@ -175,4 +175,7 @@ class _Asked:
 
 def _is_foreign(policy: Policy) -> bool:
     """Our own policies depend on the round and on who served; of another's we cannot know."""
-    return type(policy).__module__.partition(".")[0] != "stagewise"
+    if type(policy).__module__.partition(".")[0] != "stagewise":
+        return True
+    within = getattr(policy, "policy", None)
+    return within is not None and _is_foreign(within)

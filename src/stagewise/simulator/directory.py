@@ -4,11 +4,12 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -60,8 +61,12 @@ class RunDirectory:
         scenario: Scenario,
         rounds: Sequence[Round],
         plan: Plan | None,
+        beside: Mapping[str, bytes] | None = None,
     ) -> "RunDirectory":
-        """A new run in `path`, which must not exist or be empty; it appears whole or not at all."""
+        """A new run in `path`, which must not exist or be empty; it appears whole or not at all.
+
+        `beside` are further files, by name.
+        """
         target = Path(path)
         part = _new_part(target)
         try:
@@ -71,8 +76,8 @@ class RunDirectory:
             save_rounds(rounds, part / ONLINE)
             if plan is not None:
                 save_plan(plan, part / PLAN)
-            for name in (DECISIONS, ROUNDS):
-                write_bytes(part / name, b"")
+            for name, content in {DECISIONS: b"", ROUNDS: b"", **(beside or {})}.items():
+                write_bytes(part / name, content)
             write_bytes(part / CONFIG, _encoded(config))
             with _explained(target):
                 if target.is_dir():
@@ -141,7 +146,7 @@ class RunDirectory:
             for name in (DECISIONS, ROUNDS):
                 with _explained(self.path / name):
                     streams[name] = stack.enter_context(FileIO(self.path / name, "r+"))
-            _lock(streams[DECISIONS], self.path)
+            lock(streams[DECISIONS], self.path)
             self._sweep()
             complete = _complete(self.position())
             for name, stream in streams.items():
@@ -250,18 +255,22 @@ def _write_all(stream: FileIO, content: bytes) -> None:
         left = left[stream.write(left) :]
 
 
-def _lock(stream: FileIO, path: Path) -> None:
+def lock(stream: IO[bytes] | FileIO, path: Path) -> None:
     """Keep other processes out for as long as `stream` is open; a killed process keeps nobody out."""
     try:
         import fcntl
     except ImportError:  # not on Windows
         return
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StagewiseError(f"{path}: another process is running it") from None
-    except OSError:  # a file system without locks
-        return
+    for last in (False, True):
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if last:
+                raise StagewiseError(f"{path}: another process is running it") from None
+            time.sleep(0.2)  # `deploy status` holds it for a moment to see whether another does
+        except OSError:  # a file system without locks
+            return
 
 
 @contextlib.contextmanager

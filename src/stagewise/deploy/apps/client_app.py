@@ -32,11 +32,10 @@ class Client:
             raise StagewiseError(f"client = {shown(name)}: must be one of the scenario")
         self.name, self._index = name, world.clients.index[name]
         self.task = task.task(world)
-        if self.task.data_sizes[self._index]:
-            # What the first training compiles and allocates must not make the first round late.
-            state = self.task.builder().state_dict()
-            weights = {part: tensor.numpy() for part, tensor in state.items()}
-            train_client(self.task, weights, self._index, 0, 0)
+        # What the first training compiles and allocates must not make the first round late.
+        state = self.task.builder().state_dict()
+        weights = {part: tensor.numpy() for part, tensor in state.items()}
+        train_client(self.task, weights, self._index, 0, 0)
 
     def train(self, step: Step, weights: Weights) -> Weights:
         """The client's model after its local steps (Eq. 1)."""

@@ -65,9 +65,10 @@ class Reconnecting:
             self._link = self._connect()
         try:
             yield self._link
-        except StagewiseError:
+        except Exception:
             link, self._link = self._link, None
-            link.close()
+            with contextlib.suppress(Exception):  # what went wrong first is what is told
+                link.close()
             raise
 
 

@@ -39,8 +39,8 @@ def violation_shares(
     """The share of `draws` rounds in which an edge breaks `kld_max`, and `data_min`; (edges,) each.
 
     Every client is online with its own probability, and at each edge those train that `edge_of` sends
-    there: nobody stands in for the absent. An edge where nobody is online has too little data, and
-    no divergence to speak of: it counts as breaking `data_min` alone.
+    there: nobody stands in for the absent. An edge where nobody is online breaks both limits, as in
+    Plan A's own measures of risk.
     """
     whole("draws", draws, 1, LARGEST_DRAWS)
     limits, edges = scenario.limits, len(scenario.edges)
@@ -57,6 +57,6 @@ def violation_shares(
             data = sums.sum(axis=1)
             divergence = kl_divergence(sums, scenario.target)
             over = divergence > limits.kld_max + KLD_TOLERANCE
-            unbalanced[edge] += np.count_nonzero(over & (data > 0))
+            unbalanced[edge] += np.count_nonzero(over | (data == 0))
             short[edge] += np.count_nonzero(data < limits.data_min)
     return unbalanced / draws, short / draws

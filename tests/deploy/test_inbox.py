@@ -1,0 +1,270 @@
+"""Answers are fetched beside the caller's work: one that does not come keeps nobody waiting."""
+
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra 'deploy'")
+
+import httpx
+import numpy as np
+from flwr.app import Error, Message, Metadata
+from flwr.app.message import make_message, remove_content_from_message
+from flwr.common.constant import ErrorCode
+from flwr.common.serde import message_to_proto
+from flwr.proto.message_pb2 import ConfirmMessageReceivedResponse, PullObjectResponse
+from flwr.proto.runtime_pb2 import PullAppMessagesResponse
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+
+from stagewise.deploy import inbox
+from stagewise.deploy.apps.edge_app import Reconnecting
+from stagewise.deploy.edge_rounds import Letter, train_edges
+from stagewise.deploy.inbox import Inbox
+from stagewise.deploy.messages import EdgeOrder, Here, Step, Update, model_of, pack, read
+from stagewise.deploy.superlink import SuperLink
+from stagewise.errors import StagewiseError
+
+HERE = pack(Here(kind="client", id="c"))
+
+
+def reply(letter: str, content=HERE, error=None) -> Message:
+    metadata = Metadata(
+        run_id=1,
+        message_id="",
+        src_node_id=2,
+        dst_node_id=1,
+        reply_to_message_id=letter,
+        group_id="",
+        created_at=1.8e9,
+        ttl=100.0,
+        message_type="train",
+    )
+    if error is None:
+        message = make_message(metadata=metadata, content=content)
+    else:
+        message = make_message(metadata=metadata, error=error)
+    message.metadata.__dict__["_message_id"] = message.object_id
+    return message
+
+
+class Source:
+    """A SuperLink that gives each answer out once; objects in `withheld` are not uploaded yet."""
+
+    def __init__(self):
+        self.replies, self.objects = {}, {}
+        self.withheld, self.forgotten, self.confirmed = set(), set(), []
+        self.block, self.failures = threading.Event(), []
+        self.block.set()
+
+    def put(self, message: Message, uploaded: bool = True) -> None:
+        objects = get_all_nested_objects(message)
+        self.objects.update({number: each.deflate() for number, each in objects.items()})
+        if not uploaded:
+            self.withheld.update(objects.keys() - {message.object_id})
+        self.replies[message.metadata.reply_to_message_id] = message
+
+    def PullMessages(self, request):
+        self.block.wait()
+        if self.failures:
+            raise self.failures.pop()
+        found = [self.replies.pop(i) for i in request.message_ids if i in self.replies]
+        return PullAppMessagesResponse(
+            messages_list=[message_to_proto(remove_content_from_message(m)) for m in found],
+            message_object_trees=[get_object_tree(message) for message in found],
+        )
+
+    def PullObject(self, request):
+        number = request.object_id
+        if number in self.forgotten:
+            return PullObjectResponse(object_found=False, object_available=False)
+        if number in self.withheld:
+            return PullObjectResponse(object_found=True, object_available=False)
+        content = self.objects[number]
+        return PullObjectResponse(object_found=True, object_available=True, object_content=content)
+
+    def ConfirmMessageReceived(self, request):
+        self.confirmed.append(request.message_object_id)
+        return ConfirmMessageReceivedResponse()
+
+
+@pytest.fixture
+def source(monkeypatch):
+    monkeypatch.setattr(inbox, "PAUSE_S", 0.01)
+    return Source()
+
+
+@pytest.fixture
+def box(source):
+    box = Inbox(source, 1, "10.0.0.1:9092")
+    yield box
+    source.block.set()
+    box.close()
+    assert not box._thread.is_alive()
+
+
+def until(box: Inbox, count: int):
+    """The next `count` answers by their letters."""
+    found, give_up = {}, time.monotonic() + 60
+    while len(found) < count:
+        assert time.monotonic() < give_up, found
+        found.update({answer.letter: answer for answer in box.drain()})
+        time.sleep(0.01)
+    return found
+
+
+def test_answers_come_out_as_they_went_in_and_once(source, box):
+    box.expect(["a", "b"])
+    source.put(reply("a"))
+    source.put(reply("unknown"))
+    source.put(reply("b", error=Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "out of memory")))
+    found = until(box, 2)
+    assert read(found["a"].content, Here).id == "c"
+    assert (found["b"].fate, found["b"].reason) == ("rejected", "out of memory")
+    assert len(source.confirmed) == 2
+    source.put(reply("a"))
+    box.expect(["c"])
+    source.put(reply("c", error=Error(ErrorCode.MESSAGE_UNAVAILABLE, "expired")))
+    assert {letter: a.fate for letter, a in until(box, 1).items()} == {"c": "lost"}
+
+
+def test_an_upload_that_stands_still_keeps_nobody_waiting(source, box):
+    box.expect(["dead", "slow", "good"])
+    source.put(reply("dead"), uploaded=False)
+    source.put(reply("good", pack(Here(kind="client", id="good"))))
+    assert set(until(box, 1)) == {"good"}
+    source.forgotten |= source.withheld
+    assert until(box, 1)["dead"].fate == "lost"
+    source.put(reply("slow", pack(Here(kind="client", id="slow"))), uploaded=False)
+    time.sleep(0.05)
+    assert box.drain() == []
+    source.withheld.clear()
+    assert read(until(box, 1)["slow"].content, Here).id == "slow"
+
+
+def test_what_cannot_be_read_or_fetched_is_one_answer_without_content(source, box):
+    source.put(reply("broken"))
+    broken = source.replies["broken"].object_id
+    source.objects[broken] = b"no object"
+    source.put(reply("missing", pack(Here(kind="client", id="x"))))
+    del source.objects[source.replies["missing"].object_id]
+    box.expect(["broken", "missing", "good"])
+    source.put(reply("good", pack(Here(kind="client", id="good"))))
+    found = until(box, 3)
+    assert found["good"].content is not None
+    assert (found["broken"].content, found["broken"].fate) == (None, "rejected")
+    assert (found["missing"].content, found["missing"].fate) == (None, "lost")
+    assert "KeyError" in found["missing"].reason
+
+
+def test_a_failure_that_passes_is_none(source, box):
+    source.failures = [httpx.ReadTimeout("slow"), ValueError("Invalid protobuf")]
+    source.put(reply("a"))
+    box.expect(["a"])
+    assert until(box, 1)["a"].content is not None
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_a_failure_that_stays_is_told(source, box, monkeypatch, final):
+    response = httpx.Response(403 if final else 502, request=httpx.Request("POST", "https://x"))
+    refused = httpx.HTTPStatusError("refused", request=response.request, response=response)
+    if not final:
+        monkeypatch.setattr(inbox, "PATIENCE_S", 0.1)
+    source.failures = [refused] * (1 if final else 10_000)
+    box.expect(["a"])
+    with pytest.raises(StagewiseError, match=r"10\.0\.0\.1:9092: the SuperLink: .*refused"):
+        until(box, 1)
+
+
+class Post:
+    """Clients that answer at once, through an inbox."""
+
+    def __init__(self, source, box):
+        self.source, self.box, self.count, self.stuck = source, box, 0, set()
+
+    def send(self, letters: list[Letter], expire_s: float) -> list[str]:
+        numbers = []
+        for letter in letters:
+            self.count += 1
+            numbers.append(f"{self.count}")
+            update = Update(step=read(letter.content, Step), train_s=0.0)
+            # Objects are known by their content: no two clients may send the same.
+            model = {name: self.count * array for name, array in model_of(letter.content).items()}
+            content = pack(update, model)
+            self.source.put(reply(numbers[-1], content), uploaded=letter.to not in self.stuck)
+        self.box.expect(numbers)
+        return numbers
+
+    def collect(self):
+        return self.box.drain()
+
+    def connected(self, name: str) -> bool:
+        return True
+
+
+def edge_order(deadline_s: float) -> EdgeOrder:
+    return EdgeOrder(
+        round=0, edge="e", clients={"a": 1, "b": 1}, edge_rounds=1, deadline_s=deadline_s
+    )
+
+
+def weights():
+    return {"w": np.ones(2, dtype=np.float32)}
+
+
+def test_a_round_ends_at_its_deadline_while_a_pull_blocks(source, box):
+    post = Post(source, box)
+    source.block.clear()
+    (result,) = train_edges(post, [edge_order(0.5)], weights())
+    assert [report.fate for report in result.reports] == ["late", "late"]
+    assert result.data == 0
+    source.block.set()
+    until(box, 2)  # they come in the end, and nobody counts them
+    (again,) = train_edges(post, [edge_order(60.0)], weights())
+    assert [report.fate for report in again.reports] == ["counted", "counted"]
+
+
+def test_a_sender_that_died_during_its_upload_costs_only_its_own_update(source, box):
+    post = Post(source, box)
+    post.stuck.add("a")
+    (result,) = train_edges(post, [edge_order(5.0)], weights())
+    assert {report.client: report.fate for report in result.reports} == {
+        "a": "late",
+        "b": "counted",
+    }
+
+
+def test_messages_that_are_too_large_are_an_error_of_one_line():
+    class Grid:
+        def get_nodes(self):
+            return [type("Node", (), {"name": "c", "node_id": 3})]
+
+        def push_messages(self, messages):
+            return []
+
+    link = SuperLink.__new__(SuperLink)
+    link._address, link._grid, link._run_id, link._task_id = "10.0.0.1:9092", Grid(), 1, 1
+    with pytest.raises(StagewiseError, match=r"10\.0\.0\.1:9092: the SuperLink: .* too large"):
+        link.send([Letter("c", "train", HERE)], 10.0)
+
+
+def test_a_link_that_failed_in_any_way_is_made_anew():
+    class Link:
+        closed = False
+
+        def close(self):
+            self.closed = True
+            raise OSError("gone")
+
+    made = []
+
+    def connect():
+        made.append(Link())
+        return made[-1]
+
+    connection = Reconnecting(connect)
+    with pytest.raises(ValueError, match="first"), connection():
+        raise ValueError("first")
+    assert made[0].closed
+    with connection() as link:
+        assert link is made[1]
