@@ -2,13 +2,31 @@
 
 import hashlib
 import os
+import platform
 import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numba
 from numba import njit
+
+
+def _use_plain_tuning() -> None:
+    """Compile for all instructions this processor has, but scheduled as for any x86-64.
+
+    LLVM's model of some processors (znver4) makes the search fifteen times slower than its plain
+    one. Who sets numba's own variables decides for themselves.
+    """
+    settings: Any = numba.config
+    given = settings.CPU_NAME is not None or settings.CPU_FEATURES is not None
+    if platform.machine().lower() in ("x86_64", "amd64") and not given:
+        settings.CPU_FEATURES = llvm.get_host_cpu_features().flatten()
+        settings.CPU_NAME = "x86-64"
+
+
+_use_plain_tuning()
 
 
 def compiled(function: Any) -> Any:
