@@ -121,7 +121,7 @@ def test_simulate_refuses_a_folder_with_a_run(run, capsys):
         ("--log paper", "logger = 'paper': must be one of tensorboard, mlflow"),
         ("--scenario nothing.json", "nothing.json: cannot be read"),
         ("--model resnet", "model = 'resnet': must be one of"),
-        ("--device tpu", "device: Invalid enum value 'tpu'"),
+        ("--device tpu", "device = 'tpu': must be 'cpu', 'cuda', 'cuda:N' or 'mps'"),
     ],
 )
 def test_mistakes_in_options(tmp_path, capsys, options, complaint):
