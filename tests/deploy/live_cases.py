@@ -139,9 +139,6 @@ class ScriptedTransport:
             *(self.train_s, trip_s, MODEL_BYTES, MODEL_BYTES),
         )
 
-    def close(self) -> None:
-        pass
-
 
 def config_of(scenario: Scenario, **fields: Any) -> RunConfig:
     given: dict[str, Any] = {

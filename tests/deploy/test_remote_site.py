@@ -47,9 +47,6 @@ class FakeTransport:
             raise found
         return Presence(found, {}, ("es0", "es1"))
 
-    def close(self) -> None:
-        pass
-
 
 class Clock:
     """Stands for the module `time`: moved by pauses alone."""

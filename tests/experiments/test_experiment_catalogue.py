@@ -66,7 +66,7 @@ def test_a_mistake_in_a_file(tmp_path, before, after, message):
     with pytest.raises(StagewiseError) as error:
         load(str(path))
     assert "\n" not in str(error.value)
-    assert str(error.value).startswith("small.toml: ")
+    assert str(error.value).startswith(f"{path}: ")
     assert any(part in str(error.value) for part in message.split("|")), str(error.value)
 
 

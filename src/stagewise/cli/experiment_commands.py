@@ -158,8 +158,8 @@ def report(
 
 
 def _workers(count: int | None, cluster: str | None) -> "Workers":
+    from stagewise.cores import available_cores
     from stagewise.experiments.executors import ClusterWorkers, ProcessWorkers
-    from stagewise.experiments.machine import available_cores
 
     if cluster is not None:
         return ClusterWorkers(cluster)

@@ -213,7 +213,7 @@ def _workers(asked: int | None, device: str) -> int:
     from stagewise.simulator.start import need_torch
 
     need_torch()
-    from stagewise.training import available_cores
+    from stagewise.cores import available_cores
 
     if asked is not None:
         return asked

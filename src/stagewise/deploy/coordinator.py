@@ -96,18 +96,7 @@ class Coordinator:
         )
         self._learn(live)
         evaluation = self.evaluate(outcome.weights) if self.config.evaluates(index) else None
-        record = RoundRecord(
-            round=index,
-            accuracy=None if evaluation is None else evaluation.accuracy,
-            loss=None if evaluation is None else evaluation.loss,
-            objective=decision.objective,
-            delay_s=decision.delay_s,
-            energy_j=decision.energy_j,
-            clients=int(decision.evaluation.clients.sum()),
-            feasible=decision.feasible,
-            decision_ms=decision.decision_ms,
-            wall_s=time.perf_counter() - began,
-        )
+        record = RoundRecord.of(index, decision, evaluation, time.perf_counter() - began)
         return LiveRound(round_, decision, record, live, outcome.weights)
 
     def _wait_for_somebody(self) -> tuple[Presence, float]:

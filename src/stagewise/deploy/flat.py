@@ -57,9 +57,6 @@ class Flat:
             self._time.now() - began,
         )
 
-    def close(self) -> None:
-        """Nothing is held."""
-
 
 def edge_orders(scenario: Scenario, order: Order, deadline_s: float) -> list[EdgeOrder]:
     """What each edge with clients is to do, with the samples that the scenario says they have."""

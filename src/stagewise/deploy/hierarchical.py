@@ -79,9 +79,6 @@ class Hierarchical:
             self._time.now() - began,
         )
 
-    def close(self) -> None:
-        """Nothing is held."""
-
     def _wait(self, numbers: set[str], deadline: float) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}
         while len(answers) < len(numbers) and self._time.now() < deadline:

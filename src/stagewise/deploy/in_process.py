@@ -56,9 +56,6 @@ class InProcess:
         )
         return Outcome(weights, reports, edges, 0, 0, time.perf_counter() - began)
 
-    def close(self) -> None:
-        """Nothing is held."""
-
 
 def links_of(scenario: Scenario) -> dict[str, tuple[str, ...]]:
     """The edges that cover each client, by their ids."""

@@ -1,10 +1,7 @@
 """The paper's system for a few clients: what `deploy up` trains where no scenario is given."""
 
-from stagewise.world.generate import SystemParameters, Task, numeric
+from stagewise.world.generate import SystemParameters, image_task, numeric
 from stagewise.world.scenario import Limits, Scenario
-
-_BITS_PER_VALUE = 8
-_BITS_PER_PARAMETER = 32
 
 
 def local_scenario(
@@ -25,16 +22,9 @@ def local_scenario(
     take all clients and averages twice in a round: a message costs seconds here.
     """
     share = max(2, samples // clients)
-    channels, height, width = image_shape
     half = max(1, share // 2)
-    task = Task(
-        name=name,
-        labels=classes,
-        labels_per_client=(max(1, round(0.5 * classes)), max(1, round(0.9 * classes))),
-        data_range=(half, share),
-        sample_bits=channels * height * width * _BITS_PER_VALUE,
-        model_bits=parameters * _BITS_PER_PARAMETER,
-    )
+    labels = max(1, round(0.5 * classes)), max(1, round(0.9 * classes))
+    task = image_task(name, classes, labels, (half, share), image_shape, parameters)
     return numeric(
         clients,
         edges,

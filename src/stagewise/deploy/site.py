@@ -1,9 +1,7 @@
 """The description of a deployment on several machines: who runs where; and its file, `site.toml`."""
 
 import ipaddress
-import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from stagewise.errors import StagewiseError, one_line, shown
-from stagewise.files import read_bytes
+from stagewise.toml import read_toml, toml_lines
 from stagewise.world.checks import finite, seed_number, whole
 from stagewise.world.participation import LARGEST_ROUNDS
 from stagewise.world.scenario import Scenario
@@ -198,10 +196,10 @@ def to_toml(site: Site) -> str:
     """The file's text: the same site gives the same text."""
     fields = msgspec.to_builtins(site)
     cloud, edges, clients = (fields.pop(name) for name in ("cloud", "edges", "clients"))
-    lines = [*_lines(fields), "", "[cloud]", *_lines(cloud)]
+    lines = [*toml_lines(fields), "", "[cloud]", *toml_lines(cloud)]
     for group, members in (("edges", edges), ("clients", clients)):
         for member in members:
-            lines += ["", f"[[{group}]]", *_lines(member)]
+            lines += ["", f"[[{group}]]", *toml_lines(member)]
     return "\n".join(lines) + "\n"
 
 
@@ -212,11 +210,7 @@ def make_site(**fields: Any) -> Site:
 
 def load_site(path: str | Path) -> Site:
     """Read `site.toml`; whatever is wrong with it is one line."""
-    try:
-        fields = tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StagewiseError(f"{path}: not valid TOML: {one_line(str(error))}") from None
-    return _convert(fields, f"{path}: ")
+    return _convert(read_toml(path), f"{path}: ")
 
 
 def _convert(fields: Any, source: str) -> Site:
@@ -232,16 +226,6 @@ def _convert(fields: Any, source: str) -> Site:
 
 def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _lines(fields: dict[str, Any]) -> list[str]:
-    """A line for each field that is not None."""
-    # JSON's escapes are TOML's too; only DEL is allowed in JSON and not in TOML.
-    return [
-        f"{name} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
-        for name, value in fields.items()
-        if value is not None
-    ]
 
 
 def _check_host(field: str, host: str) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from stagewise.datasets import load_dataset, partition
+from stagewise.datasets import load_dataset
 from stagewise.files import decode_json, read_bytes, write_bytes
 from stagewise.simulator.config import RunConfig
+from stagewise.simulator.task import training_task
 from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -46,19 +47,5 @@ class TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def task(self, scenario: Scenario) -> TrainingTask:
         """The task as the simulator would train it; reads the data and imports PyTorch."""
-        from stagewise.training import TrainingTask
-
         data = load_dataset(self.dataset, self.data_dir, image_size=self.image_size)
-        return TrainingTask(
-            dataset=data,
-            partition=partition(data, scenario.clients.label_counts, self.seed),
-            model=self.model,
-            local_steps=scenario.local_steps,
-            edge_rounds=scenario.edge_rounds,
-            batch_fraction=scenario.clients.batch_fraction,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            seed=self.seed,
-            dtype=self.dtype,
-        )
+        return training_task(self, data, self.model, scenario)

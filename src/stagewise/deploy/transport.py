@@ -98,7 +98,3 @@ class Transport(Protocol):
     def train_round(self, order: Order) -> Outcome:
         """One round; failures of clients and edges are fates in the outcome, not errors."""
         ...
-
-    def close(self) -> None:
-        """Let go of connections; processes belong to whoever started them."""
-        ...

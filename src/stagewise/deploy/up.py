@@ -23,6 +23,7 @@ from stagewise.policy import Policy
 from stagewise.simulator.config import RunConfig
 from stagewise.simulator.decider import make_policy
 from stagewise.simulator.directory import CONFIG, SCENARIO, RunDirectory, check_unused, lock
+from stagewise.simulator.policy_again import plan_b, policy_again
 from stagewise.simulator.progress import announce
 from stagewise.simulator.run import Run, load_run
 from stagewise.simulator.start import need_torch
@@ -67,7 +68,7 @@ def _anew(path: Path, wanted: Wanted, show_progress: bool) -> Run:
         policy = live_policy(config, make_policy(config.policy, world, config.seed), world)
         plan = policy.plan if isinstance(policy, StagewisePolicy) else None
         config = msgspec.structs.replace(
-            config, scenario_sha256=world.sha256, plan_b=_plan_b(policy)
+            config, scenario_sha256=world.sha256, plan_b=plan_b(policy)
         )
         beside = {DEPLOYMENT: deployment_file(deployment)}
         directory = RunDirectory.create(path, config, world, [], plan, beside)
@@ -94,7 +95,7 @@ def _again(path: Path, wanted: Wanted, show_progress: bool) -> Run:
             )
         transport = stack.enter_context(_transport(path, deployment, config, world, team))
         _tell(show_progress, f"connected; going on with round {len(so_far.records) + 1}")
-        policy = live_policy(config, _policy_again(directory, config, world), world)
+        policy = live_policy(config, policy_again(directory, config, world), world)
         session = LiveSession(deployment, config, world, policy, transport, team, show_progress)
         return session.run(directory, recorder)
 
@@ -111,25 +112,6 @@ def live_policy(config: RunConfig, policy: Policy, world: Scenario) -> Policy:
             f"policy = {config.policy!r}: must be one that follows a plan, for replanning"
         )
     return LivePolicy(policy, lambda left: make_policy(config.policy, left, config.seed), remedy)
-
-
-def _plan_b(policy: Policy) -> dict[str, str | float] | None:
-    if not isinstance(policy, StagewisePolicy):
-        return None
-    return {"method": policy.method, "mode": policy.mode, "diversity": policy.diversity}
-
-
-def _policy_again(directory: RunDirectory, config: RunConfig, world: Scenario) -> Policy:
-    plan = directory.plan(world)
-    if plan is None or config.plan_b is None:
-        return make_policy(config.policy, world, config.seed)
-    try:
-        return StagewisePolicy(plan, **config.plan_b)  # type: ignore[arg-type]
-    except TypeError:
-        raise StagewiseError(
-            f"{directory.path / CONFIG}: plan_b = {shown(config.plan_b)}: must be as it was when the "
-            f"run began"
-        ) from None
 
 
 def _team(config: RunConfig, world: Scenario) -> "TrainingTeam":

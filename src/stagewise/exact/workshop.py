@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Self, TypeVar
 
 import numpy as np
@@ -31,12 +30,7 @@ class Workshop:
             self._alarm.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         # After an interrupt no search goes on in the background.
         self._ring()
         if self._alarm is not None:

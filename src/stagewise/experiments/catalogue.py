@@ -1,17 +1,15 @@
 """The experiments there are: the files that come with the library, and a user's own."""
 
-import tomllib
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from stagewise.errors import StagewiseError, one_line, shown
+from stagewise.errors import StagewiseError, shown
 from stagewise.experiments.experiment import Experiment
 from stagewise.experiments.rules import check_experiment
 from stagewise.experiments.setting import explained
-from stagewise.files import read_bytes
+from stagewise.toml import read_toml
 
 PACKAGE = "stagewise_experiments"
 SUFFIX = ".toml"
@@ -60,16 +58,13 @@ def _folder() -> Path:
 
 
 def _load(path: Path) -> Experiment:
-    try:
-        fields: dict[str, Any] = tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StagewiseError(one_line(f"{path.name}: not valid TOML: {error}")) from None
+    fields = read_toml(path)
     try:
         experiment = msgspec.convert(fields, Experiment)
     except msgspec.ValidationError as error:
-        raise StagewiseError(f"{path.name}: {explained(str(error), fields)}") from None
+        raise StagewiseError(f"{path}: {explained(str(error), fields)}") from None
     if experiment.id != path.stem or experiment.id == ALL:
         rule = f"must not be {ALL}" if experiment.id == ALL else "must be the name of the file"
-        raise StagewiseError(f"{path.name}: id = {shown(experiment.id)}: {rule}")
-    check_experiment(experiment, path.name)
+        raise StagewiseError(f"{path}: id = {shown(experiment.id)}: {rule}")
+    check_experiment(experiment, str(path))
     return experiment

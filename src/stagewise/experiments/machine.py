@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from stagewise.cores import available_cores
+
 _PACKAGES = ("stagewise-hfl", "numpy", "scipy", "numba", "scikit-learn", "torch")
 
 
@@ -25,13 +27,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Name to version."""
     accelerator: str = ""
     """The GPU, where cells trained on one."""
-
-
-def available_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @cache

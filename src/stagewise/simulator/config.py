@@ -1,16 +1,14 @@
 """What decides a run's results, all of it; and its file, `config.toml`."""
 
-import json
-import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from stagewise.errors import StagewiseError, one_line, shown
-from stagewise.files import read_bytes
 from stagewise.plan_b.remedies import Remedy
 from stagewise.replanning import Triggers
+from stagewise.toml import read_toml, toml_lines
 from stagewise.world.checks import finite, seed_number, whole
 from stagewise.world.participation import LARGEST_ROUNDS
 
@@ -146,20 +144,15 @@ def to_toml(config: RunConfig) -> str:
     tables: list[str] = []
     for name, value in msgspec.to_builtins(config).items():
         if isinstance(value, dict):
-            tables += ["", f"[{name}]", *_lines(value)]
+            tables += ["", f"[{name}]", *toml_lines(value)]
         else:
-            scalars += _lines({name: value})
+            scalars += toml_lines({name: value})
     return "\n".join([*scalars, *tables]) + "\n"
 
 
 def load_config(path: str | Path) -> RunConfig:
     """Read `config.toml`; whatever is wrong with it is one line."""
-    content = read_bytes(path)
-    try:
-        fields = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StagewiseError(f"{path}: not valid TOML: {one_line(str(error))}") from None
-    return _convert(fields, str(path))
+    return _convert(read_toml(path), str(path))
 
 
 def _convert(fields: Any, source: str) -> RunConfig:
@@ -173,14 +166,3 @@ def _convert(fields: Any, source: str) -> RunConfig:
         raise StagewiseError(
             one_line(f"{source}: {field}: {rule}" if named else f"{source}: {rule}")
         ) from None
-
-
-def _lines(fields: dict[str, Any]) -> list[str]:
-    return [f"{name} = {_value(value)}" for name, value in fields.items() if value is not None]
-
-
-def _value(value: bool | int | float | str) -> str:
-    if isinstance(value, str):
-        # JSON's escapes are TOML's too; only DEL is allowed in JSON and not in TOML.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value) if isinstance(value, float) else json.dumps(value)

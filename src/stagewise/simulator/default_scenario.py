@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 
-from stagewise.world.generate import TASKS, Task, numeric
+from stagewise.world.generate import TASKS, Task, image_task, model_bits, numeric
 from stagewise.world.scenario import Limits, Scenario
 
 CLIENTS, EDGES = 93, 4
 
 _PAPER_SAMPLES = 60_000
 _PAPER_DATA_MIN = 2500
-_BITS_PER_VALUE = 8
-_BITS_PER_PARAMETER = 32
 
 
 def default_scenario(
@@ -37,19 +35,12 @@ def sized_task(
     the same factor as the data set is than MNIST. Each sample then takes as many cycles more as there
     are samples less, so that delays and energies stay the paper's.
     """
-    model_bits = parameters * _BITS_PER_PARAMETER
     if name in TASKS:
-        return replace(TASKS[name], model_bits=model_bits), 1.0
+        return replace(TASKS[name], model_bits=model_bits(parameters)), 1.0
     share = samples / _PAPER_SAMPLES
     low, high = TASKS["mnist"].data_range
-    channels, height, width = image_shape
+    sizes = max(1, round(share * low)), max(1, round(share * high))
     fewest = max(1, round(0.1 * classes))
-    task = Task(
-        name=name,
-        labels=classes,
-        labels_per_client=(fewest, max(fewest, round(0.3 * classes))),
-        data_range=(max(1, round(share * low)), max(1, round(share * high))),
-        sample_bits=channels * height * width * _BITS_PER_VALUE / share,
-        model_bits=model_bits,
-    )
-    return task, share
+    labels = fewest, max(fewest, round(0.3 * classes))
+    task = image_task(name, classes, labels, sizes, image_shape, parameters)
+    return replace(task, sample_bits=task.sample_bits / share), share

@@ -42,18 +42,7 @@ def train_rounds(
         decision = decider.decide(rounds[index], index)
         weights = _train(team, weights, decision, reweight=config.remedy == "reweight")
         evaluation = team.evaluate(weights) if config.evaluates(index) else None
-        record = RoundRecord(
-            round=index,
-            accuracy=None if evaluation is None else evaluation.accuracy,
-            loss=None if evaluation is None else evaluation.loss,
-            objective=decision.objective,
-            delay_s=decision.delay_s,
-            energy_j=decision.energy_j,
-            clients=int(decision.evaluation.clients.sum()),
-            feasible=decision.feasible,
-            decision_ms=decision.decision_ms,
-            wall_s=time.perf_counter() - began,
-        )
+        record = RoundRecord.of(index, decision, evaluation, time.perf_counter() - began)
         yield TrainedRound(record, decision, weights)
         if config.reached(record.accuracy):
             return

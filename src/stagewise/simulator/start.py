@@ -1,16 +1,14 @@
 """Start a run, or go on with one that was interrupted."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from stagewise.datasets import Dataset, load_dataset, partition
+from stagewise.datasets import Dataset, load_dataset
 from stagewise.errors import StagewiseError, shown
-from stagewise.methods.stagewise import StagewisePolicy
 from stagewise.plan_b.remedies import Remedy
 from stagewise.policy import Policy, PolicyFactory
 from stagewise.simulator.config import Participation, Replanning, RunConfig, make_config
@@ -19,19 +17,18 @@ from stagewise.simulator.default_scenario import default_scenario
 from stagewise.simulator.directory import CONFIG, ONLINE, SCENARIO, RunDirectory, check_unused
 from stagewise.simulator.loggers import check_loggers
 from stagewise.simulator.participation import draw_rounds
+from stagewise.simulator.policy_again import plan_b, policy_again
 from stagewise.simulator.progress import announce
 from stagewise.simulator.run import Run, load_run
 from stagewise.simulator.session import Session, check_policy
+from stagewise.simulator.task import training_task
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_file import load_scenario
 
 if TYPE_CHECKING:
-    from torch import nn
-
+    from stagewise.simulator.task import ModelBuilder
     from stagewise.training import TrainingTeam
-
-    ModelBuilder = Callable[[], nn.Module]
 
 DEFAULT_MODELS = {
     "digits": "mlp",
@@ -128,8 +125,7 @@ def simulate(
             announce(f"preparing {config.policy}")  # plans may take a while
         decides = with_diversity(make_policy(policy, world, seed), diversity)
         check_policy(config, decides)
-        if isinstance(decides, StagewisePolicy):
-            config = msgspec.structs.replace(config, plan_b=_plan_b(decides))
+        config = msgspec.structs.replace(config, plan_b=plan_b(decides))
         session = Session(config, world, online, decides, team, show_progress, loggers)
         if out is None:
             return session.run_in_memory()
@@ -177,7 +173,10 @@ def resume(
         )
     network = config.model if model is None else model
     with _team(config, data, network, world, workers) as team:
-        decides = _policy_again(directory, so_far, policy)
+        if policy is None:
+            decides = policy_again(directory, config, world)
+        else:
+            decides = make_policy(policy, world, config.seed)
         session = Session(config, world, so_far.online, decides, team, show_progress, loggers)
         return session.run_in(directory)
 
@@ -196,32 +195,6 @@ def need_torch() -> None:
     """Raise an error if there is no PyTorch: planning does without, training does not."""
     if find_spec("torch") is None:
         raise StagewiseError("training needs PyTorch: pip install 'stagewise-hfl[simulate]'")
-
-
-def _plan_b(policy: StagewisePolicy) -> dict[str, str | float]:
-    """What a policy that follows a plan was made with, the plan apart."""
-    return {
-        field.name: getattr(policy, field.name)
-        for field in fields(policy)
-        if field.init and field.name != "plan"
-    }
-
-
-def _policy_again(
-    directory: RunDirectory, so_far: Run, policy: Policy | PolicyFactory | None
-) -> Policy:
-    config = so_far.config
-    plan = directory.plan(so_far.scenario)
-    if policy is None and plan is not None and config.plan_b is not None:
-        try:
-            again = StagewisePolicy(plan, **config.plan_b)  # type: ignore[arg-type]
-        except TypeError:
-            raise StagewiseError(
-                f"{directory.path / CONFIG}: plan_b = {shown(config.plan_b)}: must be as it was when "
-                f"the run began"
-            ) from None
-        return again
-    return make_policy(config.policy if policy is None else policy, so_far.scenario, config.seed)
 
 
 def _scenario(
@@ -250,23 +223,9 @@ def _team(
     scenario: Scenario,
     workers: int,
 ) -> "TrainingTeam":
-    from stagewise.training import TrainingTask, TrainingTeam
+    from stagewise.training import TrainingTeam
 
-    task = TrainingTask(
-        dataset=data,
-        partition=partition(data, scenario.clients.label_counts, config.seed),
-        model=model,
-        local_steps=scenario.local_steps,
-        edge_rounds=scenario.edge_rounds,
-        batch_fraction=scenario.clients.batch_fraction,
-        learning_rate=config.learning_rate,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-        seed=config.seed,
-        dtype=config.dtype,
-        device=config.device,
-    )
-    return TrainingTeam(task, workers)
+    return TrainingTeam(training_task(config, data, model, scenario, config.device), workers)
 
 
 def _learning_rate(model: "str | ModelBuilder") -> float:

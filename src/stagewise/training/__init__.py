@@ -2,7 +2,7 @@
 
 from stagewise.training.client import train_client
 from stagewise.training.task import Evaluation, Loss, TrainingTask, Weights
-from stagewise.training.team import TrainingTeam, available_cores
+from stagewise.training.team import TrainingTeam
 
 __all__ = [
     "Evaluation",
@@ -10,6 +10,5 @@ __all__ = [
     "TrainingTask",
     "TrainingTeam",
     "Weights",
-    "available_cores",
     "train_client",
 ]

@@ -1,9 +1,7 @@
 """A round of hierarchical federated training, done by a team of workers (Eqs. 1-3)."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -54,12 +52,7 @@ class TrainingTeam:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -157,13 +150,6 @@ class TrainingTeam:
         self._crew.use(board)
         self._sums = torch.zeros(models, layout.length, dtype=layout.dtype)
         return board
-
-
-def available_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from stagewise.world.generate.numeric import numeric
 from stagewise.world.generate.paper_sets import PAPER_SETS, paper_set
 from stagewise.world.generate.points import Points, Window, read_points
 from stagewise.world.generate.system import SystemParameters, random_weights
-from stagewise.world.generate.tasks import TASKS, Task, task_of
+from stagewise.world.generate.tasks import TASKS, Task, image_task, model_bits, task_of
 
 __all__ = [
     "PAPER_SETS",
@@ -20,6 +20,8 @@ __all__ = [
     "allocate_labels",
     "covering_links",
     "from_map",
+    "image_task",
+    "model_bits",
     "numeric",
     "paper_set",
     "random_weights",

@@ -1,5 +1,6 @@
 """The learning tasks of the paper's experiments, as far as a scenario depends on them."""
 
+import math
 from dataclasses import dataclass
 
 from stagewise.errors import StagewiseError, shown
@@ -33,7 +34,7 @@ class Task:
         finite("task.model_bits", self.model_bits, 0, open_below=True)
 
 
-def _task(
+def image_task(
     name: str,
     labels: int,
     labels_per_client: tuple[int, int],
@@ -41,15 +42,20 @@ def _task(
     shape: tuple[int, int, int],
     parameters: int,
 ) -> Task:
-    height, width, channels = shape
+    """A task on images of `shape` with a byte for a value, and a model of so many `parameters`."""
     return Task(
         name=name,
         labels=labels,
         labels_per_client=labels_per_client,
         data_range=data_range,
-        sample_bits=height * width * channels * _BITS_PER_VALUE,
-        model_bits=parameters * _BITS_PER_PARAMETER,
+        sample_bits=math.prod(shape) * _BITS_PER_VALUE,
+        model_bits=model_bits(parameters),
     )
+
+
+def model_bits(parameters: int) -> float:
+    """The size of a model of so many 32-bit `parameters`."""
+    return parameters * _BITS_PER_PARAMETER
 
 
 # Sec. V: labels per client and data sizes; the appendix on data sets and models: parameters. The
@@ -57,12 +63,12 @@ def _task(
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        _task("mnist", 10, (1, 3), (255, 1013), (28, 28, 1), 21_840),
-        _task("fashion-mnist", 10, (1, 3), (255, 1013), (28, 28, 1), 29_034),
-        _task("cifar10", 10, (1, 3), (206, 863), (32, 32, 3), 576_778),
+        image_task("mnist", 10, (1, 3), (255, 1013), (28, 28, 1), 21_840),
+        image_task("fashion-mnist", 10, (1, 3), (255, 1013), (28, 28, 1), 29_034),
+        image_task("cifar10", 10, (1, 3), (206, 863), (32, 32, 3), 576_778),
         # ResNet-18 and ResNet-34 in the form for small images: a 3x3 first convolution, no pooling.
-        _task("cifar100", 100, (10, 30), (206, 863), (32, 32, 3), 11_220_132),
-        _task("tiny-imagenet", 200, (20, 60), (206, 863), (64, 64, 3), 21_379_592),
+        image_task("cifar100", 100, (10, 30), (206, 863), (32, 32, 3), 11_220_132),
+        image_task("tiny-imagenet", 200, (20, 60), (206, 863), (64, 64, 3), 21_379_592),
     )
 }
 
