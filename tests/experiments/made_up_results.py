@@ -168,8 +168,8 @@ def bars() -> Result:
         ],
         claims=[
             {"text": "The pool is at or below every method in cost to 90%", "ours": True,
-             "quantity": "cost_to_target", "policy": "pool-flexible", "at_most": POLICIES[1:],
-             "at": {"weights": "random"}},
+             "headline": True, "quantity": "cost_to_target", "policy": "pool-flexible",
+             "at_most": POLICIES[1:], "at": {"weights": "random"}},
             {"text": "StagewiseHFL decides in less than 100 ms", "quantity": "decision_ms",
              "policy": "stagewise-paper", "below": 100},
         ],

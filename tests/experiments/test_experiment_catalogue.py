@@ -109,6 +109,15 @@ PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
         ({"claims": [CLAIM | {"at_most": ["fedcs"]}]}, "claims[0].at_most = 'fedcs': must be"),
         ({"claims": [CLAIM | {"rises_with": "q"}]}, "claims[0].rises_with = 'q': must be one of p"),
         ({"claims": [CLAIM | {"at": {"q": 1}}]}, "claims[0].at = 'q': must be one of p"),
+        (
+            {"claims": [CLAIM | {"ends": [0.5, 0.9]}]},
+            "claims[0].ends = (0.5, 0.9): must have rises",
+        ),
+        (
+            {"claims": [CLAIM | {"rises_with": "p", "ends": [0.5, 7]}]},
+            "claims[0].ends = 7: must be one of 0.5",
+        ),
+        ({"claims": [CLAIM | {"headline": True}]}, "claims[0].headline = True: must have ours"),
         ({"paper_values": [PRINTED | {"minus": "fedcs"}]}, "paper_values[0].minus = 'fedcs'"),
         ({"paper_values": [PRINTED | {"quantity": "luck"}]}, "paper_values[0].quantity = 'luck'"),
         ({"by_policy": {"fedcs": {}}}, "by_policy = 'fedcs': must be one of c2e-assoc-only"),

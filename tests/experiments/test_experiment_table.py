@@ -116,12 +116,17 @@ def test_a_stand_in_is_named_wherever_the_data_set_is() -> None:
 
 def test_a_smaller_data_set_of_the_profile_s_own_is_compared_and_told() -> None:
     told = "ours, held against them, are those of MNIST-5k."
-    value = {"quantity": "final_accuracy", "policy": "fedcs", "value": 0.5}
+    value = {
+        "quantity": "final_accuracy",
+        "policy": "fedcs",
+        "minus": "pool-flexible",
+        "value": 0.5,
+    }
     profile = {"seeds": 1, "note": "MNIST-5k.", "setting": {"dataset": "mnist5k"}}
 
     def text(dataset: str = "mnist", **size: bool) -> str:
         of = experiment(
-            setting={"dataset": dataset}, paper_values=[value],
+            setting={"dataset": dataset}, policies=["fedcs", "pool-flexible"], paper_values=[value],
             profiles={"quick": {**profile, **size}},
         )  # fmt: skip
         return markdown(result(of, trained))
@@ -145,7 +150,7 @@ def timed(measure: str, *quantities: str, cpus: Sequence[str] = ("Writer",)) -> 
 
 def test_times_name_the_machines_that_measured_them() -> None:
     assert "Times are those of one thread of Writer." in timed("decisions", "decision_ms")
-    elsewhere = timed("decisions", "decision_ms", cpus=("Writer", "A", "B", "A"))
+    elsewhere = timed("decisions", "decision_ms", cpus=("A", "B", "A"))
     assert "Times are those of one thread of A and B." in elsewhere
     assert "Times" not in timed("decisions", "objective", cpus=("Writer", "A"))
 
@@ -179,7 +184,7 @@ def test_seeds_that_are_not_in_a_row_are_listed() -> None:
         experiment=made.experiment, profile="quick", cells=cells, machines=made.machines,
         code_version="", datasets=[],
     )  # fmt: skip
-    assert run_text(gap).endswith("over 2 seeds (0, 2)")
+    assert run_text(gap).endswith("over 2 seeds (0, 2); the profile has 3")
 
 
 def test_texts_cannot_break_the_page_or_the_table() -> None:

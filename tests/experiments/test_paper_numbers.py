@@ -256,8 +256,11 @@ def test_what_the_documentation_calls_incomparable_is_not_compared(experiment: E
     for value in experiment.paper_values:
         alone = value.relative_to is None and value.minus is None
         of_its_own = value.quantity in ("cost_to_target", "decision_ms", "plan_s")
-        assert value.comparable != (alone and of_its_own), value
-        assert value.better == ("neither" if value.relative_to == ORIGINAL else None), value
+        scaled = alone and of_its_own and math.isfinite(value.value)
+        assert value.comparable != scaled, value
+        # A plan that keeps the true probability is held to another limit than the paper's.
+        neither = value.relative_to == ORIGINAL or experiment.measure == "risk"
+        assert value.better == ("neither" if neither else None), value
 
 
 def test_times_of_plan_a_are_shown_where_they_are_measured_alone() -> None:
@@ -277,7 +280,6 @@ def test_thresholds_of_risk_are_asked_of_the_worst_edge(name: str) -> None:
     for claim in claims:
         assert claim.below is not None
         assert f"below {claim.below:g}" in claim.text
-        assert "standard errors" in claim.text
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
@@ -317,8 +319,9 @@ def test_quick_is_a_part_of_the_paper_s_sweep_and_says_what_differs(experiment: 
     for axis in experiment.axes:
         assert set(quick.values.get(axis.name, axis.values)) <= set(axis.values)
         assert axis.name not in full.values
-    assert quick.note
     ran, meant = (cells_of(experiment, name)[0].setting for name in ("quick", "full"))
+    assert bool(quick.note) == (ran != meant or bool(quick.values))
+    assert not re.search(r"\bseeds?\b|\bscenarios\b", quick.note + full.note)  # told by the page
     if ran.dataset != meant.dataset:
         assert ran.dataset == "mnist5k" and "MNIST-5k" in quick.note
     if ran.rounds < meant.rounds:

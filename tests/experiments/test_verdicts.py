@@ -182,7 +182,7 @@ def test_a_claim_that_few_rounds_could_not_decide_is_not_comparable() -> None:
     value = printed(0.1, quantity="cost_to_target", relative_to="exact")
     verdict = judge_value(too_small(math.inf), value)
     assert (verdict.kind, verdict.why) == ("not comparable", "two rounds")
-    assert verdict.ours == "certified optimum reached the target in 0 of 1 runs"
+    assert verdict.ours == "certified optimum reached the target in 0 of 1 runs, FedCS in 0"
 
 
 def too_small(cost: float) -> Series:
@@ -237,9 +237,41 @@ def test_a_ratio_says_over_how_many_seeds_it_is() -> None:
     assert (verdict.kind, verdict.ours) == ("agrees", "+13% ± 38 over 2 of 4 runs")
     whole = over_original([2.2, 3.3], [2.0, 3.0])
     assert "over" not in whole.ours
+
+
+def test_to_arrive_where_the_other_does_not_is_better_than_any_ratio() -> None:
     few = over_original([2.2, 3.3, 4.0], [2.0, math.inf, math.inf])
-    assert (few.kind, few.ours) == ("not run", "")
-    assert few.why == "OrigProbSolver reached the target in 1 of 3 runs"
+    assert few.kind == "better"
+    assert few.ours == "OrigProbSolver reached the target in 1 of 3 runs, FedCS in 3"
+    assert few.why == "OrigProbSolver is the weaker one here"
+    both = over_original([2.2, math.inf, math.inf], [2.0, math.inf, math.inf])
+    assert (both.kind, both.why) == ("not comparable", "too few runs reached the target")
+    table = {"fedcs": [2.2, 3.3, 4.0], "orig-prob-solver": [math.inf] * 3}
+    fields = {"quantity": "cost_to_target", "relative_to": "orig-prob-solver", "why": "it is weak"}
+    value = printed(0.132, better="neither", **fields)
+    verdict = judge_value(series(table, "cost_to_target"), value)
+    assert (verdict.kind, verdict.why) == ("differs", "it is weak")
+
+
+def test_a_reason_for_being_worse_is_not_given_for_being_better() -> None:
+    worse = judge_value(series({"fedcs": [10.0]}), printed(5.0, better="lower", why="a reason"))
+    assert (worse.kind, worse.why) == ("differs", "a reason")
+    better = judge_value(series({"fedcs": [10.0]}), printed(15.0, better="lower", why="a reason"))
+    assert (better.kind, better.why) == ("better", "")
+    margin = over_original([1.0], [2.0])
+    assert margin.kind == "better"
+    assert margin.why.startswith("further from OrigProbSolver than in the paper")
+
+
+def test_what_was_learned_from_a_part_of_the_data_is_not_the_paper_s_number() -> None:
+    size = {"seeds": 1, "setting": {"dataset": "mnist5k"}}
+    fields = {"setting": {"dataset": "mnist"}, "profiles": {"quick": size}, "measure": "training"}
+    of = experiment(policies=["fedcs", "exact"], quantities=["final_accuracy"], **fields)
+    found = Series(result(of, lambda _: _outputs("final_accuracy", 0.8)))
+    alone = judge_value(found, printed(0.8, quantity="final_accuracy"))
+    assert (alone.kind, alone.why) == ("not comparable", "ran on MNIST-5k, a part of MNIST")
+    against = judge_value(found, printed(0.0, quantity="final_accuracy", minus="exact"))
+    assert against.kind == "agrees"
 
 
 def test_a_policy_that_misses_where_the_other_arrives_differs() -> None:
@@ -343,6 +375,12 @@ def test_a_claim_must_hold_at_every_point() -> None:
         ({"above": 1.0}, "differs"),
         ({"rises_with": "clients"}, "agrees"),
         ({"falls_with": "clients"}, "differs"),
+        ({"rises_with": "clients", "ends": [100, 80]}, "differs"),
+        ({"falls_with": "clients", "ends": [100, 80]}, "agrees"),
+        ({"at_most": ["fedcs"]}, "agrees"),
+        ({"at_most": ["fedcs"], "strict": True}, "differs"),
+        ({"at_least": ["fedcs"], "strict": True}, "differs"),
+        ({"at_most": ["exact"], "at": {"clients": 80}, "strict": True}, "agrees"),
     ],
 )
 def test_claims_at_their_borders(fields: dict[str, Any], kind: str) -> None:
@@ -366,6 +404,49 @@ def test_a_slope_within_the_noise_says_so() -> None:
     assert verdict.kind == "agrees"
     assert verdict.ours.endswith("(within noise)")
     assert told({"fedcs": {80: [1.0], 100: [1.0]}}, rises_with="clients").kind == "differs"
+
+
+def along(first: list[float], last: list[float], **fields: Any) -> Verdict:
+    """Whether the cost to the target rises from 80 clients to 100."""
+    costs = {80: first, 100: last}
+    of = experiment(
+        policies=["fedcs"], measure="training", quantities=["cost_to_target"], axes=[AXIS],
+        profiles={"quick": {"seeds": len(first)}},
+    )  # fmt: skip
+    outputs = lambda cell: _outputs("cost_to_target", costs[cell.point["clients"]][cell.seed])  # noqa: E731
+    asked = {"quantity": "cost_to_target", "rises_with": "clients", **fields}
+    return judge_claim(Series(result(of, outputs)), claim(**asked))
+
+
+def test_a_slope_minds_who_missed_the_target() -> None:
+    assert along([1.0, 2.0], [3.0, math.inf]).kind == "agrees"
+    assert along([1.0, math.inf], [3.0, 4.0]).kind == "differs"
+    # As many missed at both ends: the seeds that arrived at both decide.
+    assert along([1.0, 2.0, math.inf], [3.0, 4.0, math.inf]).kind == "agrees"
+    assert along([3.0, 4.0, math.inf], [1.0, 2.0, math.inf]).kind == "differs"
+    never = along([math.inf], [math.inf])
+    assert (never.kind, never.why) == ("not run", "no seed reached the target")
+    few = along([1.0, 2.0, math.inf], [math.inf, 4.0, 5.0])
+    assert few.kind == "not run" or "seeds" in few.ours
+
+
+def test_an_end_that_the_profile_leaves_out_is_told() -> None:
+    verdict = along([1.0], [2.0], ends=[80, 120])
+    assert (verdict.kind, verdict.why) == ("not run", "the quick profile leaves out clients = 120")
+
+
+def test_every_policy_that_a_claim_fails_against_is_named_with_its_worst_point() -> None:
+    costs = {
+        "fedcs": {80: [3.0], 100: [3.0]},
+        "exact": {80: [2.0], 100: [1.5]},
+        "c2e-greedy-assoc": {80: [2.5], 100: [4.0]},
+        "client-sel-only": {80: [4.0], 100: [4.0]},
+    }
+    verdict = told(costs, at_most=["exact", "c2e-greedy-assoc", "client-sel-only"])
+    assert verdict.ours == (
+        "holds in 3 of 6 comparisons; worst: 100% above certified optimum at clients = 100, "
+        "20.0% above C2EGreedyAssoc at clients = 80"
+    )
 
 
 def test_who_misses_the_target_more_often_is_worse() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stagewise.experiments.experiment import Claim, Point
 from stagewise.experiments.names import policy_name
 from stagewise.experiments.quantities import estimate_text, quantity, rounded
-from stagewise.experiments.series import BySeed, Series, differences
+from stagewise.experiments.series import BySeed, Series, differences, value_text
 from stagewise.experiments.statistics import Estimate, estimate
 
 NEVER = "no seed reached the target"
@@ -15,6 +15,8 @@ FEW = "fewer than half of the seeds reached the target"
 NO_VALUE = "no value"
 SLACK = 1e-9
 """A value on the border agrees, whichever way it is rounded."""
+_JUST_MISSED = 2 * SLACK
+"""For what must be above or below, and is equal."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,10 @@ class Finding:
     """How far it is missed, in parts or absolute; at most 0 where it holds. None: undecided."""
     text: str
     """What was found and where, or why nothing can be said."""
+    against: str = ""
+    """The policy it is a comparison with, if it is one."""
+    noisy: bool = False
+    """Whether other seeds might turn it."""
 
     @property
     def holds(self) -> bool:
@@ -65,7 +71,7 @@ def _against_limit(
     # Strict, as "below" says: a mean that equals the limit misses it by the least that counts.
     short = sign * (found.mean - limit) / (abs(limit) or 1.0)
     noisy = found.half_width is not None and abs(found.mean - limit) <= found.half_width
-    return Finding(short if short else 2 * SLACK, text + (" (within noise)" if noisy else ""))
+    return Finding(short if short else _JUST_MISSED, text + _noise(noisy), noisy=noisy)
 
 
 def _against_policy(
@@ -85,54 +91,69 @@ def _against_policy(
     if missed != their_missed:
         short = sign * (missed - their_missed) / len(common)
         text = f"target missed in {missed} of {len(common)} against {their_missed} of {here}"
-        return Finding(math.copysign(math.inf, short), text)
+        return Finding(math.copysign(math.inf, short), text, other)
     finite = [s for s in common if math.isfinite(ours[s]) and math.isfinite(theirs[s])]
     if 2 * len(finite) < len(common):
         return Finding(None, FEW if finite else NEVER)
     mine, its = (_known(estimate(v[seed] for seed in finite)) for v in (ours, theirs))
     scale = 1.0 if claim.absolute else abs(its.mean) or 1.0
     short = sign * (mine.mean - its.mean) / scale - claim.margin
-    apart = estimate(differences(ours, theirs)[seed] for seed in finite)
+    if claim.strict and short == 0:
+        short = _JUST_MISSED
     # What must exceed the noise is how far the pairs are from the line the claim draws.
-    line = sign * claim.margin * scale
-    noisy = (
-        apart is not None
-        and apart.half_width is not None
-        and apart.half_width > 0
-        and abs(apart.mean - line) <= apart.half_width
-    )
+    noisy = _within_noise(ours, theirs, finite, sign * claim.margin * scale)
     few = f" over {len(finite)} of {len(common)} seeds" if len(finite) < len(common) else ""
     text = f"{_gap_text(mine.mean, its.mean, claim)} {here}{few}"
-    return Finding(short, text + (" (within noise)" if noisy else ""))
+    return Finding(short, text + _noise(noisy), other, noisy)
 
 
 def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Finding]:
-    """The mean at the axis's last value against that at its first, for every other axis's values."""
+    """The mean at one value of the axis against that at another, for every other axis's values."""
     values = series.axis_values(axis, claim.at)
-    if len(values) < 2:
+    first, last = claim.ends or (values[0], values[-1])
+    left_out = [value for value in (first, last) if value not in values]
+    for value in left_out:
+        profile = series.result.profile
+        yield Finding(None, f"the {profile} profile leaves out {axis} = {value_text(value)}")
+    if left_out or first == last:
         return
-    for point in series.points_at({**claim.at, axis: values[0]}):
-        ends = [
-            estimate(series.values(claim.quantity, claim.policy, {**point, axis: v}).values())
-            for v in (values[0], values[-1])
-        ]
-        first, last = ends
-        if first is None or last is None:
-            yield Finding(None, NO_VALUE)
-            continue
-        if math.isinf(first.mean) and math.isinf(last.mean):
-            yield Finding(None, NEVER)
-            continue
+    for point in series.points_at({**claim.at, axis: first}):
+        at_first, at_last = (
+            series.values(claim.quantity, claim.policy, {**point, axis: value})
+            for value in (first, last)
+        )
         rest = {name: value for name, value in point.items() if name != axis}
-        text = f"from {_estimate_text(first, claim)} to {_estimate_text(last, claim)}"
-        if math.isinf(first.mean) or math.isinf(last.mean):
-            yield Finding(sign * (last.mean - first.mean), text + _at(series, rest))
-            continue
-        short = sign * (last.mean - first.mean) / (abs(first.mean) or 1.0)
-        widths = (first.half_width, last.half_width)
-        noisy = None not in widths and abs(last.mean - first.mean) <= sum(w or 0.0 for w in widths)
-        noise = " (within noise)" if noisy else ""
-        yield Finding(short if short else 2 * SLACK, text + _at(series, rest) + noise)
+        yield _between(claim, at_first, at_last, sign, _at(series, rest))
+
+
+def _between(claim: Claim, first: BySeed, last: BySeed, sign: int, here: str) -> Finding:
+    """Over the seeds that both ends have, as between two policies."""
+    common = sorted(first.keys() & last.keys())
+    if not common:
+        return Finding(None, NO_VALUE)
+    before, after = (_known(estimate(v[seed] for seed in common)) for v in (first, last))
+    text = f"from {_estimate_text(before, claim)} to {_estimate_text(after, claim)}{here}"
+    if before.missed != after.missed:
+        return Finding(math.copysign(math.inf, sign * (after.missed - before.missed)), text)
+    finite = [s for s in common if math.isfinite(first[s]) and math.isfinite(last[s])]
+    if 2 * len(finite) < len(common):
+        return Finding(None, FEW if finite else NEVER)
+    start, end = (_known(estimate(v[seed] for seed in finite)) for v in (first, last))
+    short = sign * (end.mean - start.mean) / (abs(start.mean) or 1.0)
+    noisy = _within_noise(last, first, finite, 0.0)
+    return Finding(short if short else _JUST_MISSED, text + _noise(noisy), noisy=noisy)
+
+
+def _within_noise(ours: BySeed, theirs: BySeed, seeds: list[int], line: float) -> bool:
+    """Whether the interval of the pairs' differences holds the `line` that a claim draws."""
+    apart = estimate(differences(ours, theirs)[seed] for seed in seeds)
+    if apart is None or not apart.half_width:
+        return False
+    return abs(apart.mean - line) <= apart.half_width
+
+
+def _noise(noisy: bool) -> str:
+    return " (within noise)" if noisy else ""
 
 
 def _gap_text(mine: float, its: float, claim: Claim) -> str:

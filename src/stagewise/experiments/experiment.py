@@ -108,14 +108,20 @@ class Claim(_Table, frozen=True, kw_only=True):
     at_most: list[str] = []
     """The policy's mean is not above that of any of these."""
     at_least: list[str] = []
+    strict: bool = False
+    """Whether to be equal to one of them is to miss the claim."""
     rises_with: str | None = None
     """The mean at the axis's last value is above that at its first."""
     falls_with: str | None = None
+    ends: tuple[Value, Value] | None = None
+    """The two values of that axis to compare, where they are not its first and its last."""
     margin: float = 0.0
     """How far `at_most` and `at_least` may be missed: in parts of the other's mean, or absolute."""
     absolute: bool = False
     ours: bool = False
     """A target of ours, not a sentence of the paper's."""
+    headline: bool = False
+    """Of ours: one that the page begins with."""
     source: str = ""
     why: str = ""
 

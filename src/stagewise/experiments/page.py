@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stagewise import __version__
 from stagewise.errors import StagewiseError
-from stagewise.experiments.catalogue import experiments
+from stagewise.experiments.catalogue import SUFFIX, experiments
 from stagewise.experiments.document import (
     Block,
     Bullets,
@@ -57,12 +57,13 @@ b.not-comparable, b.not-run { color: #666; }
 _RULES = (
     "**Agrees**: the paper's value lies within our 95% interval or within 10% of our mean (increases "
     "over another method: within 5 percentage points; differences between accuracies: within 1 "
-    "point); a claim holds at every point that was run. **Better**: beyond that, in the direction "
-    "that is better. **Differs**: anything else. **Not comparable**: measured, but on a stand-in for "
-    "the paper's data, with too few rounds to learn, or in a unit that the paper leaves open, such as "
-    "seconds of its machine. **Not run**: not part of this profile, failed, or a target that too few "
-    "seeds reached. Where a profile trains on a smaller part of the paper's data, as MNIST-5k of "
-    "MNIST, its numbers are held against the paper's, and the note on the size says so."
+    "point); a claim holds at every point that was run, one of rising or falling from the first value "
+    "to the last. **Better**: beyond that, in the direction that is better. **Differs**: anything else. "
+    "**Not comparable**: measured, but on a stand-in for the paper's data or a part of it, with too few "
+    "rounds to learn, or in a unit that the paper leaves open, such as seconds of its machine. **Not "
+    "run**: not part of this profile, failed, or a target that too few seeds reached. Comparisons of "
+    "two methods that trained on a part of the paper's data, as MNIST-5k of MNIST, are held against "
+    "the paper's, and the note on the size says so."
 )
 
 
@@ -141,17 +142,27 @@ def _section(judged: Sequence[Judged], number: int, one: Judged) -> Iterator[Blo
     yield Image(f"{folder}/picture.png", title(one), f"{folder}/picture.svg")
     yield from table_blocks(one)
     yield Text(
-        f"`stagewise experiment run {experiment.id} --profile {one.result.profile}` · "
+        f"`{_command(one.result)}` · "
         f"[table]({folder}/table.md) · [picture as SVG]({folder}/picture.svg)",
         quiet=True,
     )
 
 
+def _command(result: Result) -> str:
+    """What makes this result."""
+    name, seeds = result.experiment.id, len(result.seeds)
+    own = "" if name in experiments() else SUFFIX
+    fewer = "" if seeds == result.size.seeds else f" --seeds {seeds}"
+    return f"stagewise experiment run {name}{own} --profile {result.profile}{fewer}"
+
+
 def _summary(judged: Sequence[Judged]) -> Iterator[Block]:
-    ours = [(one, c, v) for one in judged for c, v in one.claims if c.ours]
+    main = [(one, c, v) for one in judged for c, v in one.claims if c.headline]
+    others = [(one, c, v) for one in judged for c, v in one.claims if c.ours and not c.headline]
     theirs = [(one, c, v) for one in judged for c, v in one.claims if not c.ours]
     counts = (
-        ("our targets", Counter(v.kind for *_, v in ours)),
+        ("our main targets", Counter(v.kind for *_, v in main)),
+        ("other targets of ours", Counter(v.kind for *_, v in others)),
         ("the paper's claims in words", Counter(v.kind for *_, v in theirs)),
         ("the paper's numbers", Counter(v.kind for one in judged for _, v in one.values)),
     )
@@ -167,9 +178,10 @@ def _summary(judged: Sequence[Judged]) -> Iterator[Block]:
             "more seeds may tell them apart."
         )
     yield Text(_RULES, quiet=True)
-    if ours:
-        yield Heading("Our targets", 3)
-        yield Bullets(list(_targets(ours)))
+    for heading, ours in (("Our main targets", main), ("Other targets of ours", others)):
+        if ours:
+            yield Heading(heading, 3)
+            yield Bullets(list(_targets(ours)))
     differing = [entry for entry in theirs if entry[2].kind == "differs"]
     if differing:
         yield Heading("Claims of the paper that did not hold here", 3)

@@ -105,6 +105,14 @@ class _Check:
             self.of_policy(f"{where}.at_least", name)
         self.of_axis(f"{where}.rises_with", claim.rises_with)
         self.of_axis(f"{where}.falls_with", claim.falls_with)
+        if claim.ends is not None:
+            axis = claim.rises_with or claim.falls_with
+            if axis is None:
+                self.refuse(f"{where}.ends", claim.ends, "must have rises_with or falls_with")
+            for value in claim.ends:
+                self.one(f"{where}.ends", value, self.values_of(axis))
+        if claim.headline and not claim.ours:
+            self.refuse(f"{where}.headline", claim.headline, "must have ours")
         self.place(f"{where}.at", claim.at)
         limits = (claim.below, claim.above, claim.rises_with, claim.falls_with)
         if all(limit is None for limit in limits) and not claim.at_most and not claim.at_least:

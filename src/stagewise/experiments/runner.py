@@ -130,7 +130,7 @@ def _result(
     undertaking: _Undertaking, profile: ProfileName, reports: dict[str, Report], device: str
 ) -> Result:
     experiment, cells = undertaking.experiment, undertaking.cells
-    machines = [this_machine(device)]
+    machines: list[Machine] = []
     for job in undertaking.jobs:
         if reports[job.key]["machine"] is not None:
             machine = msgspec.convert(reports[job.key]["machine"], Machine)
@@ -144,7 +144,7 @@ def _result(
             _cell_result(cell, job.key, reports[job.key])
             for cell, job in zip(cells, undertaking.jobs, strict=True)
         ],
-        machines=machines,
+        machines=machines or [this_machine(device)],
         code_version=code_version(),
         datasets=datasets,
         stand_ins={

@@ -41,6 +41,8 @@ class Pairs:
     """Those in which the other arrived."""
     reached: int
     """Those in which both did."""
+    arrived: int
+    """Those in which the policy itself did."""
 
 
 class Series:
@@ -121,14 +123,16 @@ class Series:
     ) -> Pairs:
         """The `increases` or `differences` of two policies at every point that has the values `at`."""
         collected: list[BySeed] = []
-        every = 0
+        every = arrived = 0
         for point in self.points_at(at):
             ours, theirs = self.values(name, policy, point), self.values(name, other, point)
-            every += len(ours.keys() & theirs.keys())
+            common = ours.keys() & theirs.keys()
+            every += len(common)
+            arrived += sum(math.isfinite(ours[seed]) for seed in common)
             collected.append(pair(ours, theirs))
         found = [value for by_seed in collected for value in by_seed.values()]
         reached = sum(math.isfinite(value) for value in found)
-        return Pairs(mean_by_seed(collected), every, len(found), reached)
+        return Pairs(mean_by_seed(collected), every, len(found), reached, arrived)
 
     def curve(self, policy: str, point: Point) -> Curve | None:
         """The accuracy by round; None where no seed has one."""

@@ -74,6 +74,8 @@ def run_text(result: Result, intervals: bool = True) -> str:
     else:
         span = f"{seeds[0]}-{seeds[-1]}" if seeds[-1] - seeds[0] == len(seeds) - 1 else _list(seeds)
         counted = f"{means} over {len(seeds)} seeds ({span})"
+    if len(seeds) != result.size.seeds:
+        counted += f"; the profile has {result.size.seeds}"
     datasets = sorted({cell.setting.dataset for cell in result.cells})
     return f"{result.profile} profile, {_list(map(dataset_name, datasets))}; {counted}"
 
@@ -126,8 +128,7 @@ def _times(result: Result) -> Iterator[str]:
     several = "plan_s" in shown and result.experiment.measure in ("decisions", "training")
     if not decisions and "plan_s" not in shown:
         return
-    # The first machine wrote the result; the others are known because cells ran on them.
-    cpus = " and ".join(dict.fromkeys(m.cpu for m in result.machines[1:] or result.machines))
+    cpus = " and ".join(dict.fromkeys(machine.cpu for machine in result.machines))
     if decisions or not several:
         yield f"Times are those of one thread of {cpus}{', Plan A apart' if several else ''}."
     else:

@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from stagewise.experiments.claims import NO_VALUE, SLACK, findings
-from stagewise.experiments.experiment import Claim, PaperValue, Point
+from stagewise.experiments.claims import NO_VALUE, SLACK, Finding, findings
+from stagewise.experiments.experiment import Better, Claim, PaperValue, Point
 from stagewise.experiments.names import dataset_name, policy_name
 from stagewise.experiments.quantities import estimate_text, interval_text, quantity, rounded
 from stagewise.experiments.series import (
@@ -52,13 +52,13 @@ def judge_value(series: Series, printed: PaperValue) -> Verdict:
     pairs = None if other is None else _pairs(series, printed, other)
     found = estimate((_alone(series, printed) if pairs is None else pairs.by_seed).values())
     obstacle = (
-        _other_data(series) or _too_small(series) or ("" if printed.comparable else printed.why)
+        _other_data(series)
+        or _too_small(series)
+        or ("" if printed.comparable else printed.why)
+        or ("" if other else _part_of_the_data(series, printed))
     )
     if other is not None and pairs is not None and 2 * pairs.usable < pairs.all:
-        few = f"{policy_name(other)} reached the target in {pairs.usable} of {pairs.all} runs"
-        if obstacle:
-            return Verdict("not comparable", few, paper, obstacle)
-        return Verdict("not run", "", paper, few)
+        return _other_missed(series, printed, other, pairs, obstacle)
     if found is None:
         policies = [printed.policy, *([other] if other else [])]
         return Verdict("not run", "", paper, _missing(series, printed.at, policies))
@@ -66,12 +66,36 @@ def judge_value(series: Series, printed: PaperValue) -> Verdict:
     if obstacle:
         return Verdict("not comparable", ours, paper, obstacle)
     kind, reason = _compare(found, printed)
-    why = reason if kind == "agrees" else _sentences(reason, _why(series, printed.why))
-    return Verdict(kind, ours, paper, why, wide=reason == WIDE)
+    if kind == "differs":
+        reason = _sentences(reason, _why(series, printed.why))
+    elif kind == "better" and other is not None:
+        reason = (
+            f"further from {policy_name(other)} than in the paper; it may be the weaker one here"
+        )
+    return Verdict(kind, ours, paper, reason, wide=reason == WIDE)
+
+
+def _other_missed(
+    series: Series, printed: PaperValue, other: str, pairs: Pairs, obstacle: str
+) -> Verdict:
+    """Where the method compared with missed the target more often than not: there is no ratio."""
+    paper = printed_text(printed)
+    ours = (
+        f"{policy_name(other)} reached the target in {pairs.usable} of {pairs.all} runs, "
+        f"{policy_name(printed.policy)} in {pairs.arrived}"
+    )
+    if obstacle:
+        return Verdict("not comparable", ours, paper, obstacle)
+    if pairs.arrived <= pairs.usable:
+        return Verdict("not comparable", ours, paper, "too few runs reached the target")
+    if _better(printed) == "lower":
+        reason = f"{policy_name(other)} is the weaker one here"
+        return Verdict("better", ours, paper, reason)
+    return Verdict("differs", ours, paper, _why(series, printed.why))
 
 
 def judge_claim(series: Series, claim: Claim) -> Verdict:
-    """`agrees` where every point keeps it; else `differs`, naming the worst point.
+    """`agrees` where every point keeps it; else `differs`, naming the worst point of each policy.
 
     What a model learned is not judged where the profile trains too little to be compared.
     """
@@ -87,14 +111,9 @@ def judge_claim(series: Series, claim: Claim) -> Verdict:
         policies = [claim.policy, *claim.at_most, *claim.at_least]
         reason = reasons[0] if reasons else _missing(series, claim.at, policies)
         return Verdict("not run", "", "", reason)
-    worst = max(decided, key=lambda finding: finding.short_by or 0.0)
     kept = sum(finding.holds for finding in decided)
-    counted = f"holds in {kept} of {len(decided)} comparisons" if len(decided) > 1 else ""
     ours = _clauses(
-        counted,
-        f"{'closest' if kept == len(decided) else 'worst'}: {worst.text}"
-        if len(decided) > 1
-        else worst.text,
+        *_counted(decided),
         *(f"{count} left out: {reason}" for reason, count in undecided.items()),
         f"not run: {', '.join(map(policy_name, absent))}" if absent else "",
     )
@@ -102,6 +121,25 @@ def judge_claim(series: Series, claim: Claim) -> Verdict:
         return Verdict("not comparable", ours, "", obstacle)
     kind: Kind = "agrees" if kept == len(decided) else "differs"
     return Verdict(kind, ours, "", "" if kind == "agrees" else _why(series, claim.why))
+
+
+def _counted(decided: list[Finding]) -> Iterator[str]:
+    """How many comparisons hold, and the closest of them, or where it fails by most."""
+    by_need = sorted(decided, key=lambda finding: -(finding.short_by or 0.0))
+    if len(decided) == 1:
+        yield decided[0].text
+        return
+    kept = sum(finding.holds for finding in decided)
+    unsure = sum(finding.noisy for finding in decided)
+    noise = f", {unsure} within noise" if unsure else ""
+    yield f"holds in {kept} of {len(decided)} comparisons{noise}"
+    if kept == len(decided):
+        yield f"closest: {by_need[0].text}"
+        return
+    # Of each policy that it fails against, the worst point.
+    worst = {f.against: f.text for f in reversed(by_need) if not f.holds}
+    order = dict.fromkeys(finding.against for finding in by_need if not finding.holds)
+    yield f"worst: {', '.join(worst[against] for against in order)}"
 
 
 def printed_text(printed: PaperValue) -> str:
@@ -139,7 +177,7 @@ def _pairs(series: Series, printed: PaperValue, other: str) -> Pairs:
 
 
 def _compare(found: Estimate, printed: PaperValue) -> tuple[Kind, str]:
-    better = printed.better or quantity(printed.quantity).better
+    better = _better(printed)
     if math.isinf(printed.value):
         if 2 * found.missed >= found.count:
             return "agrees", ""
@@ -153,6 +191,10 @@ def _compare(found: Estimate, printed: PaperValue) -> tuple[Kind, str]:
         return "agrees", WIDE
     side = "lower" if found.mean < printed.value else "higher"
     return ("better" if side == better else "differs"), ""
+
+
+def _better(printed: PaperValue) -> Better:
+    return printed.better or quantity(printed.quantity).better
 
 
 def _tolerance(found: Estimate, printed: PaperValue) -> float:
@@ -186,6 +228,14 @@ def _other_data(series: Series) -> str:
     """That a stand-in ran; empty where none did."""
     for real, ran in series.result.stand_ins.items():
         return f"ran on {dataset_name(ran)}, not on {dataset_name(real)}"
+    return ""
+
+
+def _part_of_the_data(series: Series, printed: PaperValue) -> str:
+    """That a model learned from a part of the paper's data, where that is what is measured."""
+    for real, ran in series.replaced.items():
+        if quantity(printed.quantity).learned:
+            return f"ran on {dataset_name(ran)}, a part of {dataset_name(real)}"
     return ""
 
 

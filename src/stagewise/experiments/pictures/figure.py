@@ -33,7 +33,8 @@ _HEADER = 0.62
 
 def draw(result: Result) -> Figure:
     """All panels of the experiment."""
-    series, panels = Series(result), result.experiment.panels
+    series = Series(result)
+    panels = [panel for panel in result.experiment.panels if series.points_at(panel.where)]
     columns = _columns(panels)
     rows = -(-len(panels) // columns)
     width = {1: 7.4, 2: 10.4, 3: 12.6}[columns]
