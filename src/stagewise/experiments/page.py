@@ -19,12 +19,12 @@ from stagewise.experiments.document import (
     to_markdown,
 )
 from stagewise.experiments.experiment import Claim
-from stagewise.experiments.machine import Machine
 from stagewise.experiments.names import dataset_name
 from stagewise.experiments.results import FILE, Result, load_result
 from stagewise.experiments.table import (
     Judged,
     judge,
+    machine_text,
     markdown_blocks,
     ran_title,
     table_blocks,
@@ -226,7 +226,7 @@ def _contents(judged: Sequence[Judged]) -> Iterator[Block]:
 def _conditions(results: Sequence[Result]) -> Iterator[Block]:
     """Machines, versions and data, each with the experiments it is true of where they differ."""
     yield Heading("Machine and versions")
-    machines = _by_value((_machine_text(m), r) for r in results for m in r.machines)
+    machines = _by_value((machine_text(m), r) for r in results for m in r.machines)
     versions = _by_value((r.code_version, r) for r in results)
     everywhere = len(results)
     lines = [f"{text}{_whose(whose, everywhere)}" for text, whose in machines.items()]
@@ -240,16 +240,6 @@ def _conditions(results: Sequence[Result]) -> Iterator[Block]:
         "with cells that experiments share counted in each."
     )
     yield Bullets(lines)
-
-
-def _machine_text(machine: Machine) -> str:
-    memory = f", {machine.memory_gb:g} GB" if machine.memory_gb else ""
-    accelerator = f", {machine.accelerator}" if machine.accelerator else ""
-    packages = ", ".join(f"{name} {found}" for name, found in machine.packages.items())
-    return (
-        f"{machine.cpu}, {_counted(machine.cores, 'core')}{memory}{accelerator}, {machine.system}; "
-        f"Python {machine.python}, {packages}"
-    )
 
 
 def _by_value(pairs: Iterable[tuple[str, Result]]) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ from itertools import product
 
 from stagewise.experiments.document import Block, Bullets, Heading, Table, Text
 from stagewise.experiments.experiment import Claim, PaperValue, Point, Value
+from stagewise.experiments.machine import Machine
 from stagewise.experiments.names import dataset_name, policy_name
 from stagewise.experiments.quantities import estimate_text, quantity
 from stagewise.experiments.results import Result
@@ -287,7 +288,21 @@ def _what(series: Series, printed: PaperValue) -> str:
 
 def markdown_blocks(judged: Judged) -> list[Block]:
     """The experiment's own file."""
-    return [Heading(title(judged), 1), *table_blocks(judged)]
+    ran_on = ". ".join(map(machine_text, judged.result.machines))
+    told = f"Code version {judged.result.code_version}. {ran_on}."
+    return [Heading(title(judged), 1), *table_blocks(judged), Text(told, quiet=True)]
+
+
+def machine_text(machine: Machine) -> str:
+    """What a reader of timings must know."""
+    memory = f", {machine.memory_gb:g} GB" if machine.memory_gb else ""
+    accelerator = f", {machine.accelerator}" if machine.accelerator else ""
+    packages = ", ".join(f"{name} {found}" for name, found in machine.packages.items())
+    cores = f"{machine.cores} core{'' if machine.cores == 1 else 's'}"
+    return (
+        f"{machine.cpu}, {cores}{memory}{accelerator}, {machine.system}; "
+        f"Python {machine.python}, {packages}"
+    )
 
 
 def _list(values: Iterable[Value]) -> str:
