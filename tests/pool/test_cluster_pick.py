@@ -9,13 +9,21 @@ from pool_cases import EDGES, Case, case_of, keeps_limits, small_case
 from brute_force import best_decision
 from references import plain_scenario
 from stagewise.exact.columns import Columns, select
+from stagewise.exact.solver import solve_exactly
+from stagewise.pool import pick
 from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
-from stagewise.pool.pick import online_columns, pick_from_library, pick_on_the_spot
+from stagewise.pool.pick import (
+    costs_are_far,
+    online_columns,
+    pick_from_library,
+    pick_on_the_spot,
+)
 from stagewise.pool.prices import even_prices
 from stagewise.pool.stand_ins import serve_the_rest
 from stagewise.pool.surcharge import surcharged
 from stagewise.problem.statement import p0, p2
+from stagewise.world.fluctuation import fluctuate
 from stagewise.world.generate import numeric
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
@@ -43,7 +51,9 @@ def test_a_pick_is_nearly_always_the_optimum(pinned):
         case = small_case(seed, pinned=pinned, loose=True)
         best = best_decision(case.round_, case.pinned)
         if pinned:
-            pick = pick_on_the_spot(case.instance, even_prices(case.scenario), case.pinned)
+            pick = pick_on_the_spot(
+                case.instance, even_prices(case.scenario), case.round_, case.pinned
+            )
         else:
             pick = pick_from_library(case.instance, library_for(case), case.round_)
         check_found(case, pick.assignment, pick.violation)
@@ -61,10 +71,70 @@ def test_a_pick_is_nearly_always_the_optimum(pinned):
     assert right >= 0.95 * possible
 
 
+def in_other_weather(case: Case, seed: int) -> Case:
+    """The case with every channel and CPU drawn anew, as the paper's Ext. I has them."""
+    (round_,) = fluctuate([case.round_], seed)
+    return case_of(round_, case.pinned)
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_library_of_other_costs_does_not_spoil_the_pick(pinned):
+    possible = right = far = 0
+    for seed in SEEDS:
+        usual = small_case(seed, pinned=pinned, loose=True)
+        case = in_other_weather(usual, seed)
+        best = best_decision(case.round_, case.pinned)
+        if pinned:
+            prices = even_prices(case.scenario)
+            pick = pick_on_the_spot(case.instance, prices, case.round_, case.pinned)
+        else:
+            pick = pick_from_library(case.instance, library_for(usual), case.round_)
+        check_found(case, pick.assignment, pick.violation)
+        far += costs_are_far(case.round_)
+        possible += best.feasible
+        if pick.violation == 0:
+            assert pick.value >= best.value * (1 - 1e-9)
+            right += pick.value <= best.value * (1 + 1e-9)
+    assert far == len(SEEDS)
+    assert possible > 40
+    assert right >= 0.95 * possible
+
+
+def test_in_other_weather_the_library_alone_would_be_dear(monkeypatch):
+    scenario = numeric(clients=60, edges=3, seed=8)
+    library = build_library(scenario)
+    values = {}
+    for name, limit in (("own clusters", pick.FAR), ("the library's", np.inf)):
+        monkeypatch.setattr(pick, "FAR", limit)
+        rounds = fluctuate(bernoulli(scenario, 6, seed=2), seed=3)
+        found = [pick_from_library(case_of(round_).instance, library, round_) for round_ in rounds]
+        assert all(one.violation == 0 for one in found)
+        values[name] = [one.value for one in found]
+    best = [solve_exactly(p0(round_)).value for round_ in rounds]
+    assert np.mean(np.divide(values["own clusters"], best)) < 1.05
+    assert np.mean(np.divide(values["the library's"], best)) > 1.1
+
+
+def test_costs_are_far_where_they_differ_by_more_than_the_limit():
+    scenario = numeric(clients=30, edges=3, seed=1)
+    (round_,) = bernoulli(scenario, 1, seed=1)
+    assert not costs_are_far(round_)
+    same = replace(round_, cpu_hz=scenario.clients.cpu_hz.copy(), gain=scenario.links.gain.copy())
+    assert not costs_are_far(same)
+    # Energy goes with the square of the frequency: a tenth more is little, a half more is not.
+    assert not costs_are_far(replace(round_, cpu_hz=1.05 * scenario.clients.cpu_hz))
+    assert costs_are_far(replace(round_, cpu_hz=1.5 * scenario.clients.cpu_hz))
+    # Who is offline does not count.
+    offline = np.where(round_.online, 1.0, 5.0) * scenario.clients.cpu_hz
+    assert not costs_are_far(replace(round_, cpu_hz=offline))
+    nobody = replace(same, online=np.zeros(30, dtype=np.bool_))
+    assert not costs_are_far(nobody)
+
+
 def test_the_pinned_array_is_left_as_it_is():
     case = small_case(4, pinned=True)
     before = case.pinned.copy()
-    pick_on_the_spot(case.instance, even_prices(case.scenario), case.pinned)
+    pick_on_the_spot(case.instance, even_prices(case.scenario), case.round_, case.pinned)
     assert case.pinned.tolist() == before.tolist()
 
 

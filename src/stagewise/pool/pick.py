@@ -4,6 +4,9 @@ Clients that several edges want get a price (a Lagrangian multiplier, by a few s
 few edges the prices give a bound; clusters above it are dropped and the few left are searched
 completely. With many, each edge chooses again in turn. Edges that are left without a cluster get new
 ones on the spot, and the incremental kernel polishes the result.
+
+A library is made for the scenario's costs. In a round whose channels and CPUs are far from them, every
+edge gets clusters of the round's own: generated, priced together, and generated again at these prices.
 """
 
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from stagewise.exact.packing import pack
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_bench
 from stagewise.pool.library import Library
-from stagewise.pool.prices import Prices
+from stagewise.pool.prices import Prices, even_prices
 from stagewise.pool.pricing import NONE, improve_choice, price_clients
 from stagewise.pool.stand_ins import serve_the_rest
 from stagewise.search.instance import Instance
@@ -34,6 +37,12 @@ _PASSES = 5
 _FEW = 4  # an edge with fewer clusters online gets new ones
 _ON_THE_SPOT = 100
 _ON_THE_SPOT_OF_MANY = 40
+FAR = 0.3
+"""Where a library no longer has the cheapest clusters (docs/pool.md): how far the energies or delays of
+online clients' links are from the scenario's, in parts of these."""
+_OF_ITS_OWN = 40
+_PASSES_OF_ITS_OWN = 3
+_STEPS_BETWEEN = 12
 _POLISH = Effort(runs=1, moves_per_edge=300, start_temperature=0.02, end_temperature=0.005)
 
 
@@ -45,21 +54,58 @@ def pick_from_library(
     `surcharge` is what each client costs on top of its energy, as in `instance`.
     """
     columns, counts = online_columns(library, round_, surcharge)
+    if costs_are_far(round_):
+        return _pick(instance, *_with_its_own(instance, columns, even_prices(round_.scenario)))
     lacking = np.flatnonzero(counts < _FEW).tolist()
     if lacking:
         columns = join([columns, _generate(instance, lacking, library.prices)])
     return _pick(instance, columns, library.prices)
 
 
-def pick_on_the_spot(instance: Instance, prices: Prices, pinned: IntArray) -> Found:
+def pick_on_the_spot(instance: Instance, prices: Prices, round_: Round, pinned: IntArray) -> Found:
     """The same with clusters generated for this round alone, around the clients in `pinned`."""
+    if costs_are_far(round_):
+        own = _with_its_own(instance, None, even_prices(round_.scenario))
+        return _pick(instance, *own, pinned)
     edges = list(range(len(instance.capacity)))
     return _pick(instance, _generate(instance, edges, prices), prices, pinned)
 
 
-def _generate(instance: Instance, edges: list[int], prices: Prices) -> Columns:
+def costs_are_far(round_: Round) -> bool:
+    """Whether the round's costs are so far from the scenario's that a library does not fit them."""
+    if round_.cpu_hz is None and round_.gain is None:
+        return False
+    online = round_.online[round_.scenario.links.client]
+    now, usual = round_.costs, round_.scenario.costs
+    return any(
+        np.abs(costs - others)[online].sum() > FAR * others[online].sum()
+        for costs, others in ((now.energy_j, usual.energy_j), (now.delay_s, usual.delay_s))
+    )
+
+
+def _with_its_own(
+    instance: Instance, columns: Columns | None, prices: Prices
+) -> tuple[Columns, Prices]:
+    """Besides `columns`, clusters for this round alone, and the prices they have together."""
+    edges = list(range(len(instance.capacity)))
+    at_hand = [] if columns is None else [columns]
+    for number in range(_PASSES_OF_ITS_OWN):
+        if number:
+            together = _in_order(join(at_hand))
+            prices = price(
+                instance, together, prices, _STEPS_BETWEEN, np.inf, everyone=False
+            ).prices
+        at_hand.append(_generate(instance, edges, prices, _OF_ITS_OWN))
+    return join(at_hand), prices
+
+
+def _generate(
+    instance: Instance, edges: list[int], prices: Prices, wanted: int | None = None
+) -> Columns:
+    """`wanted` clusters for each of `edges`, by default as many as a round has the time for."""
     many = len(instance.capacity) > LARGEST_SEARCHED
-    bench = new_bench(instance, _ON_THE_SPOT_OF_MANY if many else _ON_THE_SPOT)
+    usual = _ON_THE_SPOT_OF_MANY if many else _ON_THE_SPOT
+    bench = new_bench(instance, usual if wanted is None else wanted)
     return join([cheap_clusters(instance, edge, prices, bench) for edge in edges])
 
 
