@@ -53,8 +53,16 @@ def number_axis(axis: "XAxis | YAxis", panel: Panel) -> None:
     if panel.log:
         axis.set_major_locator(LogLocator(numticks=5))
         axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+        axis.set_minor_formatter(FuncFormatter(lambda value, _: _between_powers(axis, value)))
     elif quantity(panel.quantity).share and panel.relative_to is None:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}%"))
+
+
+def _between_powers(axis: "XAxis | YAxis", value: float) -> str:
+    """2, 5, 20, 50 where the axis spans few powers of ten; else nothing."""
+    low, high = axis.get_view_interval()
+    leading = f"{value:e}"[0]
+    return plain_number(value) if high < 100 * low and leading in "25" else ""
 
 
 def scaled(axes: "Axes", panel: Panel, found: Sequence[Estimate | None]) -> None:
@@ -90,13 +98,17 @@ def mark_missed(axes: "Axes", missed: list[tuple[float, str]]) -> None:
         return
     low, high = axes.get_ylim()
     ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
+    labels = axes.yaxis.get_major_formatter().format_ticks(ticks)
     most = max(sum(place == other for other, _ in missed) for place, _ in missed)
     room = 0.07 * (most + 1)
     if axes.get_yscale() == "log":
-        axes.set_ylim(low, high * (high / low) ** (room / (1 - room)))
+        top = high * (high / low) ** (room / (1 - room))
+        middle = (high * top) ** 0.5
     else:
-        axes.set_ylim(low, high + (high - low) * room / (1 - room))
-    axes.set_yticks(ticks)  # none beside the marks
+        top = high + (high - low) * room / (1 - room)
+        middle = (high + top) / 2
+    axes.set_ylim(low, top)
+    axes.set_yticks([*ticks, middle], [*labels, "not always\nreached"])
     for number, (place, policy) in enumerate(missed):
         above = sum(other == place for other, _ in missed[:number])
         own = look(policy)
@@ -106,12 +118,3 @@ def mark_missed(axes: "Axes", missed: list[tuple[float, str]]) -> None:
             mew=1.4,
         )  # fmt: skip
     axes.axhline(high, color=FAINT, lw=0.8)
-    axes.annotate(
-        f"{NOT_REACHED} by some or all seeds",
-        (0.25, 0.985),  # between the first two places
-        xycoords="axes fraction",
-        ha="center",
-        va="top",
-        fontsize=8,
-        color="#666666",
-    )

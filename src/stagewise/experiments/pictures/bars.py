@@ -40,7 +40,9 @@ def _rows(series: Series, panel: Panel, point: Point, axes: "Axes") -> None:
     }
     means = [e.mean for e in found.values() if e and not e.missed]
     ends = [e.high for e in found.values() if e and not e.missed]
-    furthest = min(max(ends, default=1.0), WITHIN_REASON * max(means, default=1.0)) or 1.0
+    share = quantity(panel.quantity).share and panel.relative_to is None
+    most = 1.0 if share else WITHIN_REASON * max(means, default=1.0)
+    furthest = min(max(ends, default=1.0), most) or 1.0
     left = min([mean for mean in means if mean > 0], default=0.1) / 2 if panel.log else 0.0
     for row, policy in enumerate(policies):
         estimate = found.get(policy)
@@ -53,7 +55,7 @@ def _rows(series: Series, panel: Panel, point: Point, axes: "Axes") -> None:
             )  # fmt: skip
             _write(axes, furthest, row, _missed_text(estimate))
         else:
-            _bar(axes, row, estimate, left, policy)
+            _bar(axes, row, estimate, left, furthest, policy)
             _write(
                 axes,
                 min(estimate.high, furthest),
@@ -72,14 +74,16 @@ def _rows(series: Series, panel: Panel, point: Point, axes: "Axes") -> None:
         axes.set_xlim(left, furthest * room)
     else:
         axes.set_xlim(0, furthest * 1.48)
-        if quantity(panel.quantity).share and furthest <= 1:
+        if share:
             axes.set_xticks([tick for tick in axes.get_xticks() if tick <= 1])
     number_axis(axes.xaxis, panel)
     axes.set_xlabel(panel_label(panel))
     axes.grid(axis="x", alpha=0.3)
 
 
-def _bar(axes: "Axes", row: int, estimate: Estimate, left: float, policy: str) -> None:
+def _bar(
+    axes: "Axes", row: int, estimate: Estimate, left: float, furthest: float, policy: str
+) -> None:
     own = look(policy)
     ours = policy.startswith("pool")
     axes.barh(
@@ -87,9 +91,12 @@ def _bar(axes: "Axes", row: int, estimate: Estimate, left: float, policy: str) -
         alpha=0.95 if ours else 0.7, edgecolor=_LINE if ours else "none", lw=1.2,
     )  # fmt: skip
     if estimate.half_width:
-        low = min(estimate.half_width, estimate.mean - left)
+        low, high = (
+            max(0.0, min(estimate.half_width, room))
+            for room in (estimate.mean - left, furthest - estimate.mean)
+        )
         axes.errorbar(
-            estimate.mean, row, xerr=[[max(low, 0.0)], [estimate.half_width]],
+            estimate.mean, row, xerr=[[low], [high]],
             color=_LINE, capsize=3, lw=1,
         )  # fmt: skip
 
