@@ -142,7 +142,7 @@ def test_targets_that_cannot_be_judged_are_not_counted_as_missed() -> None:
     for seeds, comparable in ((1, True), (2, True), (3, False)):
         size = {"seeds": seeds, "note": "Few rounds.", "comparable": comparable}
         target = {"text": "It learns", "quantity": "final_accuracy", "policy": "fedcs",
-                  "above": 0.5, "ours": True}  # fmt: skip
+                  "above": 0.5, "ours": True, "headline": True}  # fmt: skip
         of = experiment(id=f"made-up-{seeds}", profiles={"quick": size}, claims=[target])
         made.append(judge(result(of, trained)))
     text = to_markdown(page_blocks(made))
@@ -150,6 +150,24 @@ def test_targets_that_cannot_be_judged_are_not_counted_as_missed() -> None:
     line = next(part for part in text.split("<br>") if "made-up-3" in part)
     assert line.startswith("**not comparable** [made-up-3](#made-up-3): ")
     assert re.search(r": [\d.]+% ± [\d.]+. Few rounds\.", line)
+
+
+def test_of_our_other_targets_those_that_were_missed_are_listed() -> None:
+    targets = [
+        {
+            "text": text,
+            "quantity": "final_accuracy",
+            "policy": "fedcs",
+            "above": level,
+            "ours": True,
+        }
+        for text, level in (("It learns", 0.5), ("It learns all", 1.0))
+    ]
+    text = to_markdown(page_blocks([judge(result(experiment(claims=targets), trained))]))
+    summary = text[: text.index("## Experiments")]
+    assert "### Other targets of ours that were missed" in summary
+    assert "- It learns all." in summary
+    assert "- It learns." not in summary
 
 
 def test_the_rules_name_every_verdict(report: Path) -> None:
@@ -169,7 +187,7 @@ def test_a_page_whose_name_ends_in_md_is_markdown(tmp_path: Path) -> None:
 
 def test_our_targets_come_before_the_paper_s_claims(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
-    places = [text.index(part) for part in ("Summary", "Our main", "Other", "Machine and")]
+    places = [text.index(part) for part in ("Summary", "Our main targets</h3>", "Machine and")]
     assert places == sorted(places)
     for told in ("Test CPU, 2 cores, 8 GB", "torch 2.13.0", "0123456789abcdef", "one seed (0)"):
         assert told in text
