@@ -260,7 +260,7 @@ def test_a_reason_for_being_worse_is_not_given_for_being_better() -> None:
     assert (better.kind, better.why) == ("better", "")
     margin = over_original([1.0], [2.0])
     assert margin.kind == "better"
-    assert margin.why.startswith("further from OrigProbSolver than in the paper")
+    assert margin.why.startswith("against OrigProbSolver it does better than in the paper")
 
 
 def test_what_was_learned_from_a_part_of_the_data_is_not_the_paper_s_number() -> None:
