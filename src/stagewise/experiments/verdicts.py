@@ -69,9 +69,8 @@ def judge_value(series: Series, printed: PaperValue) -> Verdict:
     if kind == "differs":
         reason = _sentences(reason, _why(series, printed.why))
     elif kind == "better" and other is not None:
-        reason = (
-            f"further from {policy_name(other)} than in the paper; it may be the weaker one here"
-        )
+        named = policy_name(other)
+        reason = f"against {named} it does better than in the paper; {named} may be weaker here"
     return Verdict(kind, ours, paper, reason, wide=reason == WIDE)
 
 
