@@ -15,7 +15,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_bytes(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StagewiseError(one_line(f"{path}: not valid TOML: {error}")) from None
+        raise StagewiseError(f"{path}: not valid TOML: {one_line(str(error))}") from None
 
 
 def toml_lines(fields: Mapping[str, Any]) -> list[str]:

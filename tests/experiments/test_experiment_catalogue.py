@@ -78,6 +78,7 @@ def test_a_file_that_is_not_there(tmp_path):
 AXIS = tomllib.loads(SMALL)["axes"][0]
 PANEL = tomllib.loads(SMALL)["panels"][0]
 CLAIM = {"text": "so", "quantity": "objective", "policy": "c2e-assoc-only", "below": 1.0}
+ONLY_0_9 = {"seeds": 1, "values": {"p": [0.9]}}
 PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
 
 
@@ -116,6 +117,10 @@ PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
         (
             {"claims": [CLAIM | {"rises_with": "p", "ends": [0.5, 7]}]},
             "claims[0].ends = 7: must be one of 0.5",
+        ),
+        (
+            {"panels": [PANEL | {"where": {"p": 0.5}}], "profiles": {"quick": ONLY_0_9}},
+            "profiles.quick.values = {'p': [0.9]}: must keep a point of some panel",
         ),
         ({"claims": [CLAIM | {"headline": True}]}, "claims[0].headline = True: must have ours"),
         ({"paper_values": [PRINTED | {"minus": "fedcs"}]}, "paper_values[0].minus = 'fedcs'"),

@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 from made_up_results import (
     ALL,
@@ -168,6 +169,17 @@ def test_of_our_other_targets_those_that_were_missed_are_listed() -> None:
     assert "### Other targets of ours that were missed" in summary
     assert "- It learns all." in summary
     assert "- It learns." not in summary
+
+
+def test_the_command_is_the_one_that_makes_the_result() -> None:
+    made = result(experiment(id="mine", profiles={"quick": {"seeds": 2}}), trained)
+    fewer = msgspec.structs.replace(made, cells=[c for c in made.cells if c.seed == 0])
+    assert "`stagewise experiment run mine.toml --profile quick`" in to_markdown(
+        page_blocks([judge(made)])
+    )
+    assert "`stagewise experiment run mine.toml --profile quick --seeds 1`" in to_markdown(
+        page_blocks([judge(fewer)])
+    )
 
 
 def test_the_rules_name_every_verdict(report: Path) -> None:

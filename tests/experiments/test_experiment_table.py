@@ -148,6 +148,12 @@ def timed(measure: str, *quantities: str, cpus: Sequence[str] = ("Writer",)) -> 
     return markdown(msgspec.structs.replace(made, machines=machines))
 
 
+def test_a_table_by_itself_tells_the_code_and_the_machine() -> None:
+    of = experiment(profiles={"quick": {"seeds": 1}})
+    text = markdown(result(of, trained))
+    assert "Code version 0123456789abcdef. Test CPU, 2 cores, 8 GB" in text
+
+
 def test_times_name_the_machines_that_measured_them() -> None:
     assert "Times are those of one thread of Writer." in timed("decisions", "decision_ms")
     elsewhere = timed("decisions", "decision_ms", cpus=("A", "B", "A"))

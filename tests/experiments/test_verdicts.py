@@ -427,7 +427,21 @@ def test_a_slope_minds_who_missed_the_target() -> None:
     never = along([math.inf], [math.inf])
     assert (never.kind, never.why) == ("not run", "no seed reached the target")
     few = along([1.0, 2.0, math.inf], [math.inf, 4.0, 5.0])
-    assert few.kind == "not run" or "seeds" in few.ours
+    assert (few.kind, few.why) == ("not run", "fewer than half of the seeds reached the target")
+    # The text is about the seeds that decide, not about those that one end has.
+    half = along([1.0, 2.0, math.inf, 3.0], [1.5, math.inf, 0.5, 3.5])
+    assert (half.kind, half.ours) == ("agrees", "from 2 ± 13 to 2 ± 13 over 2 of 4 seeds")
+
+
+def test_a_slope_at_a_place_that_the_profile_leaves_out_is_not_run() -> None:
+    verdict = along([1.0], [2.0], at={"clients": 120})
+    assert (verdict.kind, verdict.why) == ("not run", "the quick profile leaves out clients = 120")
+
+
+def test_a_ratio_to_nothing_is_not_a_target_missed() -> None:
+    found = series({"fedcs": [2.0], "orig-prob-solver": [0.0]})
+    verdict = judge_value(found, printed(0.1, relative_to="orig-prob-solver"))
+    assert (verdict.kind, verdict.why) == ("not run", "there is no value")
 
 
 def test_an_end_that_the_profile_leaves_out_is_told() -> None:

@@ -51,9 +51,7 @@ def test_a_pick_is_nearly_always_the_optimum(pinned):
         case = small_case(seed, pinned=pinned, loose=True)
         best = best_decision(case.round_, case.pinned)
         if pinned:
-            pick = pick_on_the_spot(
-                case.instance, even_prices(case.scenario), case.round_, case.pinned
-            )
+            pick = pick_on_the_spot(case.instance, library_for(case), case.round_, case.pinned)
         else:
             pick = pick_from_library(case.instance, library_for(case), case.round_)
         check_found(case, pick.assignment, pick.violation)
@@ -85,12 +83,12 @@ def test_a_library_of_other_costs_does_not_spoil_the_pick(pinned):
         case = in_other_weather(usual, seed)
         best = best_decision(case.round_, case.pinned)
         if pinned:
-            prices = even_prices(case.scenario)
-            pick = pick_on_the_spot(case.instance, prices, case.round_, case.pinned)
+            library = library_for(usual)
+            pick = pick_on_the_spot(case.instance, library, case.round_, case.pinned)
         else:
             pick = pick_from_library(case.instance, library_for(usual), case.round_)
         check_found(case, pick.assignment, pick.violation)
-        far += costs_are_far(case.round_)
+        far += costs_are_far(case.round_, case.scenario.costs)
         possible += best.feasible
         if pick.violation == 0:
             assert pick.value >= best.value * (1 - 1e-9)
@@ -118,23 +116,43 @@ def test_in_other_weather_the_library_alone_would_be_dear(monkeypatch):
 def test_costs_are_far_where_they_differ_by_more_than_the_limit():
     scenario = numeric(clients=30, edges=3, seed=1)
     (round_,) = bernoulli(scenario, 1, seed=1)
-    assert not costs_are_far(round_)
-    same = replace(round_, cpu_hz=scenario.clients.cpu_hz.copy(), gain=scenario.links.gain.copy())
-    assert not costs_are_far(same)
-    # Energy goes with the square of the frequency: a tenth more is little, a half more is not.
-    assert not costs_are_far(replace(round_, cpu_hz=1.05 * scenario.clients.cpu_hz))
-    assert costs_are_far(replace(round_, cpu_hz=1.5 * scenario.clients.cpu_hz))
+    usual, cpu_hz = scenario.costs, scenario.clients.cpu_hz
+    assert not costs_are_far(round_, usual)
+    same = replace(round_, cpu_hz=cpu_hz.copy(), gain=scenario.links.gain.copy())
+    assert not costs_are_far(same, usual)
+    # Energy goes with the square of the frequency: a twentieth more is little, a half more is not.
+    assert not costs_are_far(replace(round_, cpu_hz=1.05 * cpu_hz), usual)
+    fast = replace(round_, cpu_hz=1.5 * cpu_hz)
+    assert costs_are_far(fast, usual)
+    # What counts is what the library was made for, not what the scenario says.
+    assert not costs_are_far(fast, fast.costs)
+    assert costs_are_far(round_, fast.costs)
     # Who is offline does not count.
-    offline = np.where(round_.online, 1.0, 5.0) * scenario.clients.cpu_hz
-    assert not costs_are_far(replace(round_, cpu_hz=offline))
-    nobody = replace(same, online=np.zeros(30, dtype=np.bool_))
-    assert not costs_are_far(nobody)
+    offline = replace(round_, cpu_hz=np.where(round_.online, 1.0, 5.0) * cpu_hz)
+    assert not costs_are_far(offline, usual)
+    assert not costs_are_far(replace(same, online=np.zeros(30, dtype=np.bool_)), usual)
+
+
+@pytest.mark.parametrize("edges", [3, 14])
+def test_in_other_weather_a_surcharge_and_many_edges_are_minded(edges):
+    scenario = numeric(clients=20 * edges, edges=edges, seed=5)
+    library = build_library(scenario, clusters_per_edge=100)
+    (round_,) = fluctuate(bernoulli(scenario, 1, seed=0), seed=0)
+    extra = np.random.default_rng(0).exponential(1.0, 20 * edges)
+    instance = surcharged(case_of(round_).instance, extra)
+    found = pick_from_library(instance, library, round_, extra)
+    assert found.violation == 0
+    assert p0(round_).violations(found.assignment) == []
+    owed = extra[found.assignment >= 0].sum()
+    assert found.value == pytest.approx(p0(round_).objective(found.assignment) + owed)
+    careless = pick_from_library(case_of(round_).instance, library, round_)
+    assert owed < extra[careless.assignment >= 0].sum()
 
 
 def test_the_pinned_array_is_left_as_it_is():
     case = small_case(4, pinned=True)
     before = case.pinned.copy()
-    pick_on_the_spot(case.instance, even_prices(case.scenario), case.round_, case.pinned)
+    pick_on_the_spot(case.instance, library_for(case), case.round_, case.pinned)
     assert case.pinned.tolist() == before.tolist()
 
 

@@ -71,7 +71,7 @@ def _against_limit(
     # Strict, as "below" says: a mean that equals the limit misses it by the least that counts.
     short = sign * (found.mean - limit) / (abs(limit) or 1.0)
     noisy = found.half_width is not None and abs(found.mean - limit) <= found.half_width
-    return Finding(short if short else _JUST_MISSED, text + _noise(noisy), noisy=noisy)
+    return Finding(_strictly(short), text + _noise(noisy), noisy=noisy)
 
 
 def _against_policy(
@@ -98,8 +98,8 @@ def _against_policy(
     mine, its = (_known(estimate(v[seed] for seed in finite)) for v in (ours, theirs))
     scale = 1.0 if claim.absolute else abs(its.mean) or 1.0
     short = sign * (mine.mean - its.mean) / scale - claim.margin
-    if claim.strict and short == 0:
-        short = _JUST_MISSED
+    if claim.strict:
+        short = _strictly(short)
     # What must exceed the noise is how far the pairs are from the line the claim draws.
     noisy = _within_noise(ours, theirs, finite, sign * claim.margin * scale)
     few = f" over {len(finite)} of {len(common)} seeds" if len(finite) < len(common) else ""
@@ -110,6 +110,8 @@ def _against_policy(
 def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Finding]:
     """The mean at one value of the axis against that at another, for every other axis's values."""
     values = series.axis_values(axis, claim.at)
+    if not values:
+        return
     first, last = claim.ends or (values[0], values[-1])
     left_out = [value for value in (first, last) if value not in values]
     for value in left_out:
@@ -139,9 +141,17 @@ def _between(claim: Claim, first: BySeed, last: BySeed, sign: int, here: str) ->
     if 2 * len(finite) < len(common):
         return Finding(None, FEW if finite else NEVER)
     start, end = (_known(estimate(v[seed] for seed in finite)) for v in (first, last))
+    if len(finite) < len(common):
+        seeds = f" over {len(finite)} of {len(common)} seeds"
+        text = f"from {_estimate_text(start, claim)} to {_estimate_text(end, claim)}{here}{seeds}"
     short = sign * (end.mean - start.mean) / (abs(start.mean) or 1.0)
     noisy = _within_noise(last, first, finite, 0.0)
-    return Finding(short if short else _JUST_MISSED, text + _noise(noisy), noisy=noisy)
+    return Finding(_strictly(short), text + _noise(noisy), noisy=noisy)
+
+
+def _strictly(short: float) -> float:
+    """`short`, where to be equal is to miss it."""
+    return _JUST_MISSED if abs(short) <= SLACK else short
 
 
 def _within_noise(ours: BySeed, theirs: BySeed, seeds: list[int], line: float) -> bool:

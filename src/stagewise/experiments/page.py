@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
 
@@ -58,10 +59,12 @@ _RULES = (
     "**Agrees**: the paper's value lies within our 95% interval or within 10% of our mean (increases "
     "over another method: within 5 percentage points; differences between accuracies: within 1 "
     "point); a claim holds at every point that was run, one of rising or falling from the first value "
-    "to the last. **Better**: beyond that, in the direction that is better. **Differs**: anything else. "
-    "**Not comparable**: measured, but on a stand-in for the paper's data or a part of it, with too few "
-    "rounds to learn, or in a unit that the paper leaves open, such as seconds of its machine. **Not "
-    "run**: not part of this profile, failed, or a target that too few seeds reached. Comparisons of "
+    "to the last, or between two that it names. **Better**: beyond that, in the direction that is "
+    "better, or the method compared with missed the target where ours reached it. **Differs**: anything "
+    "else. **Not comparable**: measured, but on a stand-in for the paper's data or a part of it, with too few "
+    "rounds to learn, in a unit that the paper leaves open, such as seconds of its machine, or a number "
+    "whose target too few runs reached. **Not run**: not part of this profile, failed, or a claim whose "
+    "target too few seeds reached. Comparisons of "
     "two methods that trained on a part of the paper's data, as MNIST-5k of MNIST, are held against "
     "the paper's, and the note on the size says so."
 )
@@ -148,10 +151,16 @@ def _section(judged: Sequence[Judged], number: int, one: Judged) -> Iterator[Blo
     )
 
 
+@cache
+def _names() -> tuple[str, ...]:
+    """The experiments that come with the library."""
+    return tuple(experiments())
+
+
 def _command(result: Result) -> str:
     """What makes this result."""
     name, seeds = result.experiment.id, len(result.seeds)
-    own = "" if name in experiments() else SUFFIX
+    own = "" if name in _names() else SUFFIX
     fewer = "" if seeds == result.size.seeds else f" --seeds {seeds}"
     return f"stagewise experiment run {name}{own} --profile {result.profile}{fewer}"
 
@@ -221,7 +230,7 @@ def _contents(judged: Sequence[Judged]) -> Iterator[Block]:
         )
     yield Table(["experiment", "the paper's", "what", "size", *KINDS], rows, 4)
     ran = {one.result.experiment.id for one in judged}
-    absent = [name for name in experiments() if name not in ran]
+    absent = [name for name in _names() if name not in ran]
     if absent:
         yield Text(f"**Not run:** {', '.join(absent)}.")
 

@@ -138,7 +138,11 @@ class _Check:
             for axis, values in profile.values.items():
                 self.one(f"{where}.values", axis, [axis.name for axis in experiment.axes])
                 self.different(f"{where}.values.{axis}", values)
-            for cell in self.cells(name):
+            cells = self.cells(name)
+            points = [cell.point for cell in cells]
+            if not any(p.where.items() <= q.items() for p in experiment.panels for q in points):
+                self.refuse(f"{where}.values", profile.values, "must keep a point of some panel")
+            for cell in cells:
                 self.one(f"{where}: dataset", cell.setting.dataset, SOURCES)
                 if cell.setting.scenario.task is not None:
                     self.one(f"{where}: scenario.task", cell.setting.scenario.task, SOURCES)

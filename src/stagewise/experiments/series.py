@@ -123,16 +123,17 @@ class Series:
     ) -> Pairs:
         """The `increases` or `differences` of two policies at every point that has the values `at`."""
         collected: list[BySeed] = []
-        every = arrived = 0
+        every = usable = arrived = 0
         for point in self.points_at(at):
             ours, theirs = self.values(name, policy, point), self.values(name, other, point)
             common = ours.keys() & theirs.keys()
             every += len(common)
+            usable += sum(math.isfinite(theirs[seed]) for seed in common)
             arrived += sum(math.isfinite(ours[seed]) for seed in common)
             collected.append(pair(ours, theirs))
         found = [value for by_seed in collected for value in by_seed.values()]
         reached = sum(math.isfinite(value) for value in found)
-        return Pairs(mean_by_seed(collected), every, len(found), reached, arrived)
+        return Pairs(mean_by_seed(collected), every, usable, reached, arrived)
 
     def curve(self, policy: str, point: Point) -> Curve | None:
         """The accuracy by round; None where no seed has one."""

@@ -53,7 +53,7 @@ def pick_round(
     if problem.pinned is None:
         found = pick_from_library(instance, library, round_, surcharge)
     else:
-        found = pick_on_the_spot(instance, library.prices, round_, problem.pinned)
+        found = pick_on_the_spot(instance, library, round_, problem.pinned)
     if found.violation > 0:
         harder = _search_harder(instance, found, integer_seed(plan.seed, "pool", index))
         found = harder if harder.better_than(found) else found

@@ -19,6 +19,7 @@ from stagewise.pool.prices import Prices
 from stagewise.problem.statement import Problem
 from stagewise.search.instance import Instance, build_instance
 from stagewise.search.workers import workers
+from stagewise.world.costs import LinkCosts
 from stagewise.world.scenario import IntArray, Scenario
 
 # What a nat of unlikelihood costs, in units of what one client costs.
@@ -38,6 +39,8 @@ class Library:
     """The members' links to the cluster's edge, in the same places."""
     prices: Prices
     """Where a round's pricing starts."""
+    costs: LinkCosts
+    """What it was made for."""
 
     def __len__(self) -> int:
         return len(self.links)
@@ -73,7 +76,8 @@ def _bound_together(scenario: Scenario, parts: list[Columns], prices: Prices) ->
     width = max(1, max(int((part.members >= 0).sum(axis=1).max(initial=0)) for part in parts))
     start = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
     clients = np.concatenate([_fitted(part.members, width) for part in parts])
-    return Library(start, clients, member_links(scenario, start, clients), prices)
+    links = member_links(scenario, start, clients)
+    return Library(start, clients, links, prices, scenario.costs)
 
 
 def _fitted(members: npt.NDArray[np.int32], width: int) -> npt.NDArray[np.int32]:

@@ -49,7 +49,7 @@ def load_library(path: str | Path, scenario: Scenario) -> Library:
     links = member_links(scenario, start, clients)
     if ((clients >= 0) & (links < 0)).any():
         raise StagewiseError(f"{path}: the library must only use links that the scenario has")
-    return Library(start, clients, links, prices)
+    return Library(start, clients, links, prices, scenario.costs)
 
 
 def _fits(scenario: Scenario, start: np.ndarray, clients: np.ndarray, prices: Prices) -> bool:

@@ -5,8 +5,8 @@ few edges the prices give a bound; clusters above it are dropped and the few lef
 completely. With many, each edge chooses again in turn. Edges that are left without a cluster get new
 ones on the spot, and the incremental kernel polishes the result.
 
-A library is made for the scenario's costs. In a round whose channels and CPUs are far from them, every
-edge gets clusters of the round's own: generated, priced together, and generated again at these prices.
+A library is made for the costs of a scenario. In a round whose costs are far from them, every edge gets
+clusters of the round's own: generated, priced together, and generated again at these prices.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from stagewise.pool.pricing import NONE, improve_choice, price_clients
 from stagewise.pool.stand_ins import serve_the_rest
 from stagewise.search.instance import Instance
 from stagewise.search.local_search import Effort, Found, local_search
+from stagewise.world.costs import LinkCosts
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
 
@@ -39,7 +40,7 @@ _ON_THE_SPOT = 100
 _ON_THE_SPOT_OF_MANY = 40
 FAR = 0.3
 """Where a library no longer has the cheapest clusters (docs/pool.md): how far the energies or delays of
-online clients' links are from the scenario's, in parts of these."""
+online clients' links are from those it was made for, in parts of these."""
 _OF_ITS_OWN = 40
 _PASSES_OF_ITS_OWN = 3
 _STEPS_BETWEEN = 12
@@ -54,7 +55,7 @@ def pick_from_library(
     `surcharge` is what each client costs on top of its energy, as in `instance`.
     """
     columns, counts = online_columns(library, round_, surcharge)
-    if costs_are_far(round_):
+    if costs_are_far(round_, library.costs):
         return _pick(instance, *_with_its_own(instance, columns, even_prices(round_.scenario)))
     lacking = np.flatnonzero(counts < _FEW).tolist()
     if lacking:
@@ -62,21 +63,24 @@ def pick_from_library(
     return _pick(instance, columns, library.prices)
 
 
-def pick_on_the_spot(instance: Instance, prices: Prices, round_: Round, pinned: IntArray) -> Found:
+def pick_on_the_spot(
+    instance: Instance, library: Library, round_: Round, pinned: IntArray
+) -> Found:
     """The same with clusters generated for this round alone, around the clients in `pinned`."""
-    if costs_are_far(round_):
+    if costs_are_far(round_, library.costs):
         own = _with_its_own(instance, None, even_prices(round_.scenario))
         return _pick(instance, *own, pinned)
     edges = list(range(len(instance.capacity)))
-    return _pick(instance, _generate(instance, edges, prices), prices, pinned)
+    columns = _generate(instance, edges, library.prices)
+    return _pick(instance, columns, library.prices, pinned)
 
 
-def costs_are_far(round_: Round) -> bool:
-    """Whether the round's costs are so far from the scenario's that a library does not fit them."""
-    if round_.cpu_hz is None and round_.gain is None:
+def costs_are_far(round_: Round, usual: LinkCosts) -> bool:
+    """Whether the round's costs are so far from the `usual` that a library for these does not fit."""
+    now = round_.costs
+    if now is usual:
         return False
     online = round_.online[round_.scenario.links.client]
-    now, usual = round_.costs, round_.scenario.costs
     return any(
         np.abs(costs - others)[online].sum() > FAR * others[online].sum()
         for costs, others in ((now.energy_j, usual.energy_j), (now.delay_s, usual.delay_s))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, ScalarFormatter
 
 from stagewise.errors import StagewiseError, shown
 from stagewise.experiments.experiment import Panel, Point
@@ -98,10 +98,16 @@ def mark_missed(axes: "Axes", missed: list[tuple[float, str]]) -> None:
         return
     low, high = axes.get_ylim()
     ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
-    labels = axes.yaxis.get_major_formatter().format_ticks(ticks)
+    formatter = axes.yaxis.get_major_formatter()
+    if isinstance(formatter, ScalarFormatter):  # labels of their own have no power beside the axis
+        formatter.set_useOffset(False)
+        formatter.set_scientific(False)
+    labels = formatter.format_ticks(ticks)
     most = max(sum(place == other for other, _ in missed) for place, _ in missed)
     room = 0.07 * (most + 1)
     if axes.get_yscale() == "log":
+        smaller = [tick for tick in axes.get_yticks(minor=True) if low <= tick <= high]
+        axes.yaxis.set_minor_locator(FixedLocator(smaller))
         top = high * (high / low) ** (room / (1 - room))
         middle = (high * top) ** 0.5
     else:
