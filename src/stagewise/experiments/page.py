@@ -60,13 +60,13 @@ _RULES = (
     "over another method: within 5 percentage points; differences between accuracies: within 1 "
     "point); a claim holds at every point that was run, one of rising or falling from the first value "
     "to the last, or between two that it names. **Better**: beyond that, in the direction that is "
-    "better, or the method compared with missed the target where ours reached it. **Differs**: anything "
-    "else. **Not comparable**: measured, but on a stand-in for the paper's data or a part of it, with too few "
-    "rounds to learn, in a unit that the paper leaves open, such as seconds of its machine, or a number "
-    "whose target too few runs reached. **Not run**: not part of this profile, failed, or a claim whose "
-    "target too few seeds reached. Comparisons of "
-    "two methods that trained on a part of the paper's data, as MNIST-5k of MNIST, are held against "
-    "the paper's, and the note on the size says so."
+    "better, or the method compared with missed the target where ours reached it. **Differs**: "
+    "anything else. **Not comparable**: measured, but on a stand-in for the paper's data or a part of "
+    "it, with too few rounds to learn, in a unit that the paper leaves open, such as seconds of its "
+    "machine, or a number whose target too few runs reached. **Not run**: not part of this profile, "
+    "failed, or a claim whose target too few seeds reached. Comparisons of two methods that trained "
+    "on a part of the paper's data, as MNIST-5k of MNIST, are held against the paper's, and the note "
+    "on the size says so."
 )
 
 
