@@ -171,3 +171,12 @@ def test_every_policy_has_a_name_and_a_look_of_its_own() -> None:
     assert len(looks) == len([p for p in policy_names() if p in POLICY_NAMES]) == 13
     assert look("a-policy-of-mine") == look("a-policy-of-mine")
     assert len(set(DATASET_NAMES.values())) == len(DATASET_NAMES)
+
+
+def test_a_plan_that_breaks_its_limits_is_held_to_none() -> None:
+    outputs = {"kld_violation_worst": 0.2, "data_violation_worst": 0.4, "feasible": True}
+    for name, value in (("kld", 0.2), ("data", 0.4)):
+        kept = quantity(f"{name}_violation_kept")
+        assert kept.value(outputs) == value
+        assert kept.value({**outputs, "feasible": False}) is None
+        assert quantity(f"{name}_violation_worst").value({**outputs, "feasible": False}) == value

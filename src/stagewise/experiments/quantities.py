@@ -124,6 +124,12 @@ def _own(field: str) -> Callable[[Outputs], float | None]:
     return value
 
 
+def _of_feasible(name: str) -> Callable[[Outputs], float | None]:
+    """The same of a plan that keeps its limits; one that says it does not is held to nothing."""
+    own = _own(name)
+    return lambda outputs: own(outputs) if outputs.get("feasible") else None
+
+
 def _slowest(outputs: Outputs) -> float | None:
     times = [record["decision_ms"] for record in outputs.get("rounds", ())]
     return float(max(times)) if times else None
@@ -251,6 +257,22 @@ QUANTITIES: dict[str, Quantity] = {
             "data_violation_worst",
             "data violations of the worst edge",
             _own("data_violation_worst"),
+            "",
+            "lower",
+            True,
+        ),
+        Quantity(
+            "kld_violation_kept",
+            "KLD violations of the worst edge of a feasible plan",
+            _of_feasible("kld_violation_worst"),
+            "",
+            "lower",
+            True,
+        ),
+        Quantity(
+            "data_violation_kept",
+            "data violations of the worst edge of a feasible plan",
+            _of_feasible("data_violation_worst"),
             "",
             "lower",
             True,
