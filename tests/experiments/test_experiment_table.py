@@ -144,7 +144,7 @@ def timed(measure: str, *quantities: str, cpus: Sequence[str] = ("Writer",)) -> 
         profiles={"quick": {"seeds": 1}},
     )  # fmt: skip
     made = result(of, lambda _: {"rounds": [], "plan_ms": 1.0})
-    machines = [msgspec.structs.replace(made.machine, cpu=cpu) for cpu in cpus]
+    machines = [msgspec.structs.replace(made.machines[0], cpu=cpu) for cpu in cpus]
     return markdown(msgspec.structs.replace(made, machines=machines))
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from stagewise.experiments.experiment import Claim, Point
 from stagewise.experiments.names import policy_name
@@ -83,27 +84,24 @@ def _against_policy(
     theirs: BySeed,
     sign: int,
 ) -> Finding:
-    """Over the seeds that both have; targets missed count before what was spent on reaching them."""
-    common = sorted(ours.keys() & theirs.keys())
-    missed = sum(math.isinf(ours[seed]) for seed in common)
-    their_missed = sum(math.isinf(theirs[seed]) for seed in common)
+    """Targets missed count before what was spent on reaching them."""
+    pair = _Pair(ours, theirs)
+    missed, their_missed = pair.missed
     here = f"{policy_name(other)}{_at(series, point)}"
     if missed != their_missed:
-        short = sign * (missed - their_missed) / len(common)
-        text = f"target missed in {missed} of {len(common)} against {their_missed} of {here}"
-        return Finding(math.copysign(math.inf, short), text, other)
-    finite = [s for s in common if math.isfinite(ours[s]) and math.isfinite(theirs[s])]
-    if 2 * len(finite) < len(common):
-        return Finding(None, FEW if finite else NEVER)
-    mine, its = (_known(estimate(v[seed] for seed in finite)) for v in (ours, theirs))
+        count = len(pair.seeds)
+        text = f"target missed in {missed} of {count} against {their_missed} of {here}"
+        return Finding(math.copysign(math.inf, sign * (missed - their_missed)), text, other)
+    if pair.undecided:
+        return Finding(None, pair.undecided)
+    mine, its = pair.over(pair.reached)
     scale = 1.0 if claim.absolute else abs(its.mean) or 1.0
     short = sign * (mine.mean - its.mean) / scale - claim.margin
     if claim.strict:
         short = _strictly(short)
     # What must exceed the noise is how far the pairs are from the line the claim draws.
-    noisy = _within_noise(ours, theirs, finite, sign * claim.margin * scale)
-    few = f" over {len(finite)} of {len(common)} seeds" if len(finite) < len(common) else ""
-    text = f"{_gap_text(mine.mean, its.mean, claim)} {here}{few}"
+    noisy = pair.within_noise(sign * claim.margin * scale)
+    text = f"{_gap_text(mine.mean, its.mean, claim)} {here}{pair.few}"
     return Finding(short, text + _noise(noisy), other, noisy)
 
 
@@ -129,24 +127,20 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
 
 
 def _between(claim: Claim, first: BySeed, last: BySeed, sign: int, here: str) -> Finding:
-    """Over the seeds that both ends have, as between two policies."""
-    common = sorted(first.keys() & last.keys())
-    if not common:
+    """One end of an axis against the other, as one policy against another."""
+    pair = _Pair(last, first)
+    if not pair.seeds:
         return Finding(None, NO_VALUE)
-    before, after = (_known(estimate(v[seed] for seed in common)) for v in (first, last))
-    text = f"from {_estimate_text(before, claim)} to {_estimate_text(after, claim)}{here}"
-    if before.missed != after.missed:
-        return Finding(math.copysign(math.inf, sign * (after.missed - before.missed)), text)
-    finite = [s for s in common if math.isfinite(first[s]) and math.isfinite(last[s])]
-    if 2 * len(finite) < len(common):
-        return Finding(None, FEW if finite else NEVER)
-    start, end = (_known(estimate(v[seed] for seed in finite)) for v in (first, last))
-    if len(finite) < len(common):
-        seeds = f" over {len(finite)} of {len(common)} seeds"
-        text = f"from {_estimate_text(start, claim)} to {_estimate_text(end, claim)}{here}{seeds}"
+    missed, missed_first = pair.missed
+    if missed == missed_first and pair.undecided:
+        return Finding(None, pair.undecided)
+    end, start = pair.over(pair.seeds if missed != missed_first else pair.reached)
+    text = f"from {_estimate_text(start, claim)} to {_estimate_text(end, claim)}{here}"
+    if missed != missed_first:
+        return Finding(math.copysign(math.inf, sign * (missed - missed_first)), text)
     short = sign * (end.mean - start.mean) / (abs(start.mean) or 1.0)
-    noisy = _within_noise(last, first, finite, 0.0)
-    return Finding(_strictly(short), text + _noise(noisy), noisy=noisy)
+    noisy = pair.within_noise(0.0)
+    return Finding(_strictly(short), text + pair.few + _noise(noisy), noisy=noisy)
 
 
 def _strictly(short: float) -> float:
@@ -154,12 +148,53 @@ def _strictly(short: float) -> float:
     return _JUST_MISSED if abs(short) <= SLACK else short
 
 
-def _within_noise(ours: BySeed, theirs: BySeed, seeds: list[int], line: float) -> bool:
-    """Whether the interval of the pairs' differences holds the `line` that a claim draws."""
-    apart = estimate(differences(ours, theirs)[seed] for seed in seeds)
-    if apart is None or not apart.half_width:
-        return False
-    return abs(apart.mean - line) <= apart.half_width
+@dataclass(frozen=True)
+class _Pair:
+    """Values to be held against others, over the seeds that both have."""
+
+    ours: BySeed
+    theirs: BySeed
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        return sorted(self.ours.keys() & self.theirs.keys())
+
+    @cached_property
+    def reached(self) -> list[int]:
+        """The seeds in which both reached the target."""
+        both = (self.ours, self.theirs)
+        return [seed for seed in self.seeds if all(math.isfinite(v[seed]) for v in both)]
+
+    @property
+    def missed(self) -> tuple[int, int]:
+        """In how many seeds each missed the target."""
+        ours, theirs = self.over(self.seeds)
+        return ours.missed, theirs.missed
+
+    @property
+    def undecided(self) -> str:
+        """Why what was spent cannot be compared; empty where it can."""
+        if 2 * len(self.reached) >= len(self.seeds):
+            return ""
+        return FEW if self.reached else NEVER
+
+    @property
+    def few(self) -> str:
+        """Over how many seeds, where it is not all."""
+        reached, every = len(self.reached), len(self.seeds)
+        return f" over {reached} of {every} seeds" if reached < every else ""
+
+    def over(self, seeds: list[int]) -> tuple[Estimate, Estimate]:
+        ours, theirs = (estimate(v[seed] for seed in seeds) for v in (self.ours, self.theirs))
+        return _known(ours), _known(theirs)
+
+    def within_noise(self, line: float) -> bool:
+        """Whether the interval of the differences, seed by seed, holds the `line` of a claim."""
+        apart = differences(self.ours, self.theirs)
+        found = estimate(apart[seed] for seed in self.reached)
+        if found is None or not found.half_width:
+            return False
+        return abs(found.mean - line) <= found.half_width
 
 
 def _noise(noisy: bool) -> str:

@@ -24,6 +24,7 @@ from stagewise.experiments.names import dataset_name
 from stagewise.experiments.results import FILE, Result, load_result
 from stagewise.experiments.table import (
     Judged,
+    counted,
     judge,
     machine_text,
     markdown_blocks,
@@ -72,11 +73,15 @@ _RULES = (
 
 def write_outputs(result: Result, folder: str | Path) -> list[Path]:
     """Write picture.png, picture.svg and table.md into `folder`; all are made before any is written."""
+    return _write_outputs(judge(result), folder)
+
+
+def _write_outputs(judged: Judged, folder: str | Path) -> list[Path]:
     from stagewise.experiments.pictures.figure import FORMATS, draw, rendered
 
-    figure = draw(result)
+    figure = draw(judged.result)
     contents = {f"picture.{kind}": rendered(figure, kind) for kind in FORMATS}
-    contents["table.md"] = to_markdown(markdown_blocks(judge(result))).encode()
+    contents["table.md"] = to_markdown(markdown_blocks(judged)).encode()
     _make_folder(Path(folder))
     paths = [Path(folder) / name for name in contents]
     for path, content in zip(paths, contents.values(), strict=True):
@@ -89,10 +94,10 @@ def write_report(results_folder: str | Path, page: str | Path) -> Path:
 
     Pictures and tables are drawn anew into folders beside the page; cells are not copied.
     """
-    results, page = load_results(results_folder), Path(page)
-    for result in results:
-        write_outputs(result, page.parent / result.experiment.id)
-    blocks = page_blocks([judge(result) for result in results])
+    judged, page = [judge(result) for result in load_results(results_folder)], Path(page)
+    for one in judged:
+        _write_outputs(one, page.parent / one.result.experiment.id)
+    blocks = page_blocks(judged)
     text = to_markdown(blocks) if page.suffix == ".md" else _whole_page(blocks)
     write_bytes(page, text.encode())
     return page
@@ -224,7 +229,7 @@ def _contents(judged: Sequence[Judged]) -> Iterator[Block]:
                 f"[{experiment.id}](#{experiment.id})",
                 experiment.paper or "ours",
                 ran_title(one),
-                f"{result.profile}, {_counted(len(result.seeds), 'seed')}",
+                f"{result.profile}, {counted(len(result.seeds), 'seed')}",
                 *(str(kinds[kind] or "") for kind in KINDS),
             ]
         )
@@ -248,7 +253,7 @@ def _conditions(results: Sequence[Result]) -> Iterator[Block]:
     cells = sum(len(result.cells) for result in results)
     seconds = sum(cell.seconds or 0.0 for result in results for cell in result.cells)
     lines.append(
-        f"{cells:,} cells in {_counted(len(results), 'experiment')}: {seconds / 3600:.1f} core hours, "
+        f"{cells:,} cells in {counted(len(results), 'experiment')}: {seconds / 3600:.1f} core hours, "
         "with cells that experiments share counted in each."
     )
     yield Bullets(lines)
@@ -273,10 +278,6 @@ def _told(one: Judged, verdict: Verdict) -> str:
     why = verdict.why.rstrip(".") if verdict.kind in ("not comparable", "not run") else ""
     found = ". ".join(part for part in (verdict.ours, why) if part)
     return f"[{name}](#{name}): {found}."
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _make_folder(folder: Path) -> None:

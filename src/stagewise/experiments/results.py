@@ -52,10 +52,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Data sets that were not found, to those that ran in their place."""
 
     @property
-    def machine(self) -> Machine:
-        return self.machines[0]
-
-    @property
     def size(self) -> Profile:
         """The profile as the file declares it."""
         return self.experiment.profiles[self.profile]

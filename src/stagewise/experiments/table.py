@@ -293,14 +293,18 @@ def markdown_blocks(judged: Judged) -> list[Block]:
     return [Heading(title(judged), 1), *table_blocks(judged), Text(told, quiet=True)]
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def machine_text(machine: Machine) -> str:
     """What a reader of timings must know."""
     memory = f", {machine.memory_gb:g} GB" if machine.memory_gb else ""
     accelerator = f", {machine.accelerator}" if machine.accelerator else ""
     packages = ", ".join(f"{name} {found}" for name, found in machine.packages.items())
-    cores = f"{machine.cores} core{'' if machine.cores == 1 else 's'}"
     return (
-        f"{machine.cpu}, {cores}{memory}{accelerator}, {machine.system}; "
+        f"{machine.cpu}, {counted(machine.cores, 'core')}{memory}{accelerator}, {machine.system}; "
         f"Python {machine.python}, {packages}"
     )
 
