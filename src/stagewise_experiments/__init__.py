@@ -1,1 +1,1 @@
-"""Experiments as data: one file each, run by `stagewise experiment`."""
+"""The paper's figures and tables, and ours: declared in files, run cell by cell, judged by numbers."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from stagewise.experiments.experiment import Experiment
-from stagewise.experiments.machine import this_machine
+from stagewise_experiments.experiment import Experiment
+from stagewise_experiments.machine import this_machine
 
 SMALL = """
 id = "small"
@@ -76,40 +76,41 @@ class ThreadWorkers:
         self.count = self.window = count
         self.executor: Executor = ThreadPoolExecutor(count)
 
-    def renew(self) -> None:
+    def restart(self) -> None:
         raise AssertionError("a thread pool does not break")
 
     def stop(self) -> None:
         self.executor.shutdown()
 
 
-def traced(order: dict[str, Any]) -> dict[str, Any]:
+def traced(request: dict[str, Any]) -> dict[str, Any]:
     """Leave a trace of the cell, and give its seed."""
-    setting = order["setting"]
+    setting = request["setting"]
     name = f"{setting['policy']} {setting['scenario']['p_min']} {setting['seed']}"
     with (Path(os.environ[FOLDER_VARIABLE]) / "began").open("a") as file:
         file.write(f"{name}\n")
     return report(setting["seed"])
 
 
-def traced_slowly(order: dict[str, Any]) -> dict[str, Any]:
-    done = traced(order)
-    time.sleep(0.1)
+def six_and_no_more(request: dict[str, Any]) -> dict[str, Any]:
+    """Six cells end; who has another works on it until it is killed."""
+    done = traced(request)
+    while len(began(Path(os.environ[FOLDER_VARIABLE]))) > 6:
+        time.sleep(0.1)
     return done
 
 
-def fatal_for_seed_1(order: dict[str, Any]) -> dict[str, Any]:
+def fatal_for_seed_1(request: dict[str, Any]) -> dict[str, Any]:
     """A cell that takes its worker with it, every time."""
-    done = traced(order)
-    if order["setting"]["seed"] == 1:
+    done = traced(request)
+    if request["setting"]["seed"] == 1:
         os._exit(1)
-    time.sleep(0.05)
     return done
 
 
-def killed_once(order: dict[str, Any]) -> dict[str, Any]:
+def killed_once(request: dict[str, Any]) -> dict[str, Any]:
     """The first cell's worker is killed from outside; the cell itself is well."""
-    done = traced(order)
+    done = traced(request)
     mark = Path(os.environ[FOLDER_VARIABLE]) / "killed"
     if not mark.exists():
         mark.touch()
@@ -117,7 +118,7 @@ def killed_once(order: dict[str, Any]) -> dict[str, Any]:
     return done
 
 
-def threads_of_worker(order: dict[str, Any]) -> dict[str, Any]:
+def threads_of_worker(request: dict[str, Any]) -> dict[str, Any]:
     """How many threads the arithmetic of a worker has."""
     import numpy as np
     from threadpoolctl import threadpool_info
@@ -131,13 +132,22 @@ def report(value: Any) -> dict[str, Any]:
     return {"outputs": {"value": value}, "error": None, "seconds": 1.0, "machine": machine}
 
 
+def import_path() -> str:
+    """Where other processes find this module, and whatever this process was told to look for."""
+    return os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+
+
 def began(folder: Path) -> list[str]:
     """The cells that began, as often as they did."""
     path = folder / "began"
     return path.read_text().splitlines() if path.exists() else []
 
 
-def process_id(order: dict[str, Any]) -> dict[str, Any]:
-    """Which worker has the cell."""
-    time.sleep(0.1)
+def process_id(request: dict[str, Any]) -> dict[str, Any]:
+    """Which worker has the cell, once two have had one."""
+    folder = Path(os.environ[FOLDER_VARIABLE]) / "workers"
+    folder.mkdir(exist_ok=True)
+    (folder / str(os.getpid())).touch()
+    while len(list(folder.iterdir())) < 2:
+        time.sleep(0.02)
     return report(os.getpid())

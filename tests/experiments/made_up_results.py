@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from stagewise.experiments.cells import Cell, cells_of
-from stagewise.experiments.experiment import Experiment
-from stagewise.experiments.machine import Machine
-from stagewise.experiments.results import CellResult, Result
 from stagewise.randomness import generator
+from stagewise_experiments.cells import Cell, cells_of
+from stagewise_experiments.experiment import Experiment
+from stagewise_experiments.machine import Machine
+from stagewise_experiments.results import CellResult, Result
 
 POLICIES = [
     "pool-flexible",
@@ -21,7 +21,7 @@ POLICIES = [
     "c2e-greedy-assoc",
     "fedcs",
 ]
-DEARER = dict(zip(POLICIES, (0.9, 1.1, 1.0, 1.4, 1.25, 1.6, 1.3, 1.7), strict=True))
+COST_FACTOR = dict(zip(POLICIES, (0.9, 1.1, 1.0, 1.4, 1.25, 1.6, 1.3, 1.7), strict=True))
 MS = dict(zip(POLICIES, (3.0, 45.0, 2000.0, 800.0, 900.0, 20.0, 400.0, 150.0), strict=True))
 MACHINE = Machine(
     cpu="Test CPU", cores=2, memory_gb=8.0, system="Linux x86_64", python="3.12.0",
@@ -78,11 +78,12 @@ def round_of(objective: float = 1.0, **fields: Any) -> Outputs:
 
 
 def trained(
-    cell: Cell, rounds: int = 30, level: float = 0.95, dear: float | None = None
+    cell: Cell, rounds: int = 30, level: float = 0.95, cost_factor: float | None = None
 ) -> Outputs:
     """A run whose accuracy rises towards `level`, with noise from the cell's seed."""
     setting, draw = cell.setting, generator(cell.seed, f"made-up {cell.policy} {cell.point}")
-    cost = (DEARER[cell.policy] if dear is None else dear) * (1 + 0.05 * draw.standard_normal())
+    factor = COST_FACTOR[cell.policy] if cost_factor is None else cost_factor
+    cost = factor * (1 + 0.05 * draw.standard_normal())
     records = []
     for number in range(1, rounds + 1):
         accuracy = level * (1 - 0.75 * 0.86**number) + 0.006 * draw.standard_normal()
@@ -102,9 +103,9 @@ def trained(
 
 
 def decided(cell: Cell, rounds: int = 10, slow: float = 1.0) -> Outputs:
-    """A run of decisions, dearer and slower as the policy is."""
+    """A run of decisions, more expensive and slower as the policy is."""
     draw = generator(cell.seed, f"made-up {cell.policy} {cell.point}")
-    cost, ms = DEARER.get(cell.policy, 0.85), MS.get(cell.policy, 9000.0)
+    cost, ms = COST_FACTOR.get(cell.policy, 0.85), MS.get(cell.policy, 9000.0)
     return {
         "rounds": [
             round_of(cost * draw.uniform(0.9, 1.1), decision_ms=ms * slow * draw.uniform(0.5, 1.5))
@@ -285,10 +286,10 @@ def made_up(of: Experiment) -> Result:
 
     def outputs(cell: Cell) -> Outputs:
         draw = generator(cell.seed, f"made-up {cell.policy} {cell.point}")
-        dear = DEARER.get(cell.policy, 0.85 + 0.05 * known[cell.policy])
+        factor = COST_FACTOR.get(cell.policy, 0.85 + 0.05 * known[cell.policy])
         if of.measure == "planning":
             clients = cell.setting.scenario.clients
-            return {"plan_ms": 30.0 * clients * draw.uniform(0.8, 1.2), "objective": 3 * dear,
+            return {"plan_ms": 30.0 * clients * draw.uniform(0.8, 1.2), "objective": 3 * factor,
                     "feasible": True, "clients": 24}  # fmt: skip
         if of.measure == "risk":
             share = cell.setting.scenario.kld_risk * draw.uniform(0.6, 1.1)
@@ -298,6 +299,6 @@ def made_up(of: Experiment) -> Result:
         if of.measure == "decisions":
             return decided(cell, min(cell.setting.rounds, 5))
         level = 0.9 + 0.08 * draw.uniform()
-        return trained(cell, min(cell.setting.rounds, 40), level, dear)
+        return trained(cell, min(cell.setting.rounds, 40), level, factor)
 
     return result(of, outputs, of.stand_ins)

@@ -10,15 +10,16 @@ import pytest
 from experiment_cases import report, small
 
 import stagewise
-from stagewise.experiments import code_version as versions
-from stagewise.experiments import inputs, worker
-from stagewise.experiments.cache import Cache
-from stagewise.experiments.cells import cells_of
-from stagewise.experiments.code_version import code_version, digest_of, policy_version
-from stagewise.experiments.inputs import MISSING, data_of, fingerprint
-from stagewise.experiments.rules import setting_fields
-from stagewise.experiments.setting import Setting, make_setting
-from stagewise.experiments.worker import key_of, order_of
+import stagewise_experiments
+from stagewise_experiments import code_version as versions
+from stagewise_experiments import inputs, worker
+from stagewise_experiments.cache import Cache
+from stagewise_experiments.cells import cells_of
+from stagewise_experiments.code_version import code_version, digest_of, policy_version
+from stagewise_experiments.inputs import MISSING, data_of, fingerprint
+from stagewise_experiments.rules import setting_fields
+from stagewise_experiments.setting import Setting, make_setting
+from stagewise_experiments.worker import key_of, request_of
 
 BASE: Setting = cells_of(small(), "quick")[0].setting
 
@@ -57,18 +58,18 @@ def changed(path: str, setting: Setting = BASE) -> Setting:
 
 @pytest.mark.parametrize("path", [*setting_fields(), "policy", "seed"])
 def test_every_field_has_a_part_in_the_key(path):
-    assert key_of(order_of(changed(path))) != key_of(order_of(BASE))
+    assert key_of(request_of(changed(path))) != key_of(request_of(BASE))
 
 
 def test_equal_settings_have_one_key():
     again = msgspec.json.decode(msgspec.json.encode(BASE), type=Setting)
-    assert key_of(order_of(again)) == key_of(order_of(BASE))
+    assert key_of(request_of(again)) == key_of(request_of(BASE))
 
 
 def test_the_code_version_has_a_part_in_the_key(monkeypatch):
-    before = key_of(order_of(BASE))
+    before = key_of(request_of(BASE))
     monkeypatch.setattr(worker, "code_version", lambda: "another")
-    assert key_of(order_of(BASE)) != before
+    assert key_of(request_of(BASE)) != before
 
 
 def test_the_sources_of_a_plug_in_have_a_part_in_the_key(tmp_path, monkeypatch):
@@ -83,16 +84,16 @@ def test_the_sources_of_a_plug_in_have_a_part_in_the_key(tmp_path, monkeypatch):
     for text in ("one", "two", "one"):
         source.write_text(f"# {text}\n")
         policy_version.cache_clear()
-        keys.append(key_of(order_of(own)))
+        keys.append(key_of(request_of(own)))
     policy_version.cache_clear()
     assert keys[0] == keys[2] != keys[1]
     assert policy_version("pool-flexible") is None
 
 
 def test_the_device_counts_where_something_is_trained():
-    assert key_of(order_of(BASE, "cuda")) == key_of(order_of(BASE, "cpu"))
+    assert key_of(request_of(BASE, "cuda")) == key_of(request_of(BASE, "cpu"))
     training = msgspec.structs.replace(BASE, measure="training")
-    assert key_of(order_of(training, "cuda")) != key_of(order_of(training, "cpu"))
+    assert key_of(request_of(training, "cuda")) != key_of(request_of(training, "cpu"))
 
 
 def test_the_data_have_a_part_in_the_key(tmp_path, monkeypatch):
@@ -110,7 +111,7 @@ def test_the_data_have_a_part_in_the_key(tmp_path, monkeypatch):
             file.write_bytes(content)
         monkeypatch.setenv("STAGEWISE_DATA", str(root))
         assert (fingerprint("availability-trace") == MISSING) == (content is None)
-        keys.append(key_of(order_of(trace)))
+        keys.append(key_of(request_of(trace)))
     assert len(set(keys)) == 3
     assert keys[1] == keys[3]  # wherever the data are
 
@@ -135,19 +136,19 @@ def test_which_data_a_cell_reads():
 
 
 def test_what_is_put_comes_back(tmp_path):
-    cache, order = Cache(tmp_path), order_of(BASE)
-    key, done = key_of(order), report([1, 2.5, None, {"deep": True}])
+    cache, request = Cache(tmp_path), request_of(BASE)
+    key, done = key_of(request), report([1, 2.5, None, {"deep": True}])
     assert cache.get(key) is None
-    cache.put(key, order, done)
+    cache.put(key, request, done)
     assert Cache(tmp_path).get(key) == done
     assert list(cache.timings()) == [(BASE, 1.0)]
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "other", "changed"])
 def test_a_damaged_file_is_as_good_as_none(tmp_path, damage):
-    cache, order = Cache(tmp_path), order_of(BASE)
-    key = key_of(order)
-    cache.put(key, order, report(1))
+    cache, request = Cache(tmp_path), request_of(BASE)
+    key = key_of(request)
+    cache.put(key, request, report(1))
     (path,) = (tmp_path / "cells").iterdir()
     content = path.read_bytes()
     record = json.loads(content)
@@ -162,28 +163,35 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path, damage):
     )
     assert cache.get(key) is None
     list(cache.timings())
-    cache.put(key, order, report(1))
+    cache.put(key, request, report(1))
     assert cache.get(key) == report(1)
 
 
 def test_the_code_version_follows_what_decides_results(tmp_path):
-    package = Path(stagewise.__file__).parent
-    copy = tmp_path / "stagewise"
-    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    assert digest_of(copy) == code_version() == digest_of(package)
+    packages = [Path(module.__file__).parent for module in (stagewise, stagewise_experiments)]
+    copies = [tmp_path / package.name for package in packages]
+    for package, copy in zip(packages, copies, strict=True):
+        shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    assert digest_of(*copies) == code_version() == digest_of(*packages)
 
     def after_change(name: str) -> str:
-        path = copy / name
+        path = tmp_path / name
         before = path.read_bytes()
         path.write_bytes(before + b"\n# another\n")
-        digest = digest_of(copy)
+        digest = digest_of(*copies)
         path.write_bytes(before)
         return digest
 
-    for name in ("plan_b/ccu.py", "training/fast.py", "policy.py", "experiments/setting.py"):
-        assert after_change(name) != code_version()
-    assert after_change("experiments/measures/decisions.py") != code_version()
-    for name in ("cli/main.py", "report/page.py", "experiments/page.py", "experiments/runner.py"):
-        assert after_change(name) == code_version()
-    (copy / "extra.py").write_text("")
-    assert digest_of(copy) != code_version()
+    for name in ("plan_b/ccu.py", "training/kernels.py", "decisions.py"):
+        assert after_change(f"stagewise/{name}") != code_version()
+    for name in ("setting.py", "measures/decisions.py"):
+        assert after_change(f"stagewise_experiments/{name}") != code_version()
+    for name in ("cli/main.py", "report/page.py"):
+        assert after_change(f"stagewise/{name}") == code_version()
+    for name in ("page.py", "runner.py"):
+        assert after_change(f"stagewise_experiments/{name}") == code_version()
+    for copy in copies:
+        (copy / "measures").mkdir(exist_ok=True)
+        (copy / "measures" / "extra.py").write_text("")
+        assert digest_of(*copies) != code_version()
+        (copy / "measures" / "extra.py").unlink()

@@ -7,8 +7,8 @@ import pytest
 from made_up_results import experiment, result
 from verdict_cases import AXIS, by_clients, claim, outputs_of, series
 
-from stagewise.experiments.series import Series
-from stagewise.experiments.verdicts import Verdict, judge_claim
+from stagewise_experiments.series import Series
+from stagewise_experiments.verdicts import Verdict, judge_claim
 
 
 def told(costs: dict[str, dict[int, list[float]]], **fields: Any) -> Verdict:

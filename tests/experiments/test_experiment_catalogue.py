@@ -8,9 +8,9 @@ import pytest
 from experiment_cases import SMALL, small, write_small
 
 from stagewise.errors import StagewiseError
-from stagewise.experiments.catalogue import choose, experiments, load, load_all
-from stagewise.experiments.experiment import Experiment
-from stagewise.experiments.rules import check_experiment, setting_fields
+from stagewise_experiments.catalogue import choose, experiments, load, load_all
+from stagewise_experiments.experiment import Experiment
+from stagewise_experiments.rules import check_experiment, setting_fields
 
 
 def test_a_file_of_ones_own(tmp_path):
@@ -19,7 +19,7 @@ def test_a_file_of_ones_own(tmp_path):
 
 def test_every_experiment_of_the_library_is_valid():
     found = load_all()
-    assert [experiment.id for experiment in found] == experiments()
+    assert tuple(experiment.id for experiment in found) == experiments()
     assert len(set(experiments())) == len(found)
     assert [(e.order, e.id) for e in found] == sorted((e.order, e.id) for e in found)
     for experiment in found:

@@ -4,7 +4,7 @@ import pytest
 from experiment_cases import small
 
 from stagewise.errors import StagewiseError
-from stagewise.experiments.cells import cells_of
+from stagewise_experiments.cells import cells_of
 
 
 def places(cells):

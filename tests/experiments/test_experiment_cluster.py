@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import experiment_cases as cases
@@ -19,13 +18,17 @@ from experiment_cases import small
 pytest.importorskip("distributed")
 
 import stagewise
+import stagewise_experiments
+from helpers import wait_until
 from stagewise.errors import StagewiseError
-from stagewise.experiments import executors
-from stagewise.experiments.code_version import code_version, digest_of
-from stagewise.experiments.executors import ClusterWorkers, ProcessWorkers
-from stagewise.experiments.results import CellResult, load_result
-from stagewise.experiments.runner import run_experiments
-from stagewise.experiments.worker import work
+from stagewise_experiments import executors
+from stagewise_experiments.code_version import code_version, digest_of
+from stagewise_experiments.executors import ClusterWorkers, ProcessWorkers
+from stagewise_experiments.results import CellResult, load_result
+from stagewise_experiments.runner import run_experiments
+from stagewise_experiments.worker import work
+
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("cluster")]
 
 
 class Cluster:
@@ -50,7 +53,7 @@ class Cluster:
 
     def _start(self, kind: str, *arguments: str, path: str = "") -> subprocess.Popen[bytes]:
         environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join([path, str(Path(cases.__file__).parent)]),
+            "PYTHONPATH": os.pathsep.join([path, cases.import_path()]),
             cases.FOLDER_VARIABLE: str(self.folder),
             "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
         }
@@ -74,14 +77,6 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):  # a worker's own processes among them
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def wait_until(ready: Callable[[], bool]) -> None:
-    for _ in range(1200):
-        if ready():
-            return
-        time.sleep(0.05)
-    raise AssertionError("waited for a minute")
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +121,7 @@ def test_the_same_results_as_on_this_machine(cluster, tmp_path):
     assert [without_times(c.outputs) for c in here] == [without_times(c.outputs) for c in there]
     assert all(len(cell.outputs["rounds"]) == 2 for cell in there)
     # Kept cells serve both: nothing is left to run.
-    assert run(tmp_path / "here", cluster.connect(), lambda order: pytest.fail("run again")) == 0
+    assert run(tmp_path / "here", cluster.connect(), lambda request: pytest.fail("run again")) == 0
 
 
 def test_both_workers_have_cells(cluster, tmp_path):
@@ -147,14 +142,16 @@ def test_workers_of_another_version_are_refused(cluster, tmp_path):
     connected = cluster.connect()
     copy = tmp_path / "stagewise"
     shutil.copytree(Path(stagewise.__file__).parent, copy)
-    with (copy / "policy.py").open("a") as file:
+    with (copy / "decisions.py").open("a") as file:
         file.write("# another\n")
     other = cluster.start_workers(1, str(tmp_path))
     try:
         wait_until(lambda: connected.count == 3)
         with pytest.raises(StagewiseError) as error:
             ClusterWorkers(cluster.address)
-        versions = f"is {digest_of(copy)}, not {code_version()}: install there the same stagewise"
+        experiments = Path(stagewise_experiments.__file__).parent
+        other_version = digest_of(copy, experiments)
+        versions = f"is {other_version}, not {code_version()}: install there the same stagewise"
         assert "cluster: the code version of worker tcp://127.0.0.1:" in str(error.value)
         assert versions in str(error.value)
         # One that comes when cells are running refuses them.
@@ -179,6 +176,7 @@ def test_a_scheduler_that_goes_away(cluster, tmp_path):
     """The last test of this file. The run ends with one line, and what had ended is kept."""
     workers = cluster.connect()
     kept = tmp_path / "cells"
+    (cluster.folder / "began").unlink(missing_ok=True)
 
     def end_the_scheduler() -> None:
         wait_until(lambda: len(list(kept.glob("*.json"))) >= 2)
@@ -187,7 +185,7 @@ def test_a_scheduler_that_goes_away(cluster, tmp_path):
     thread = threading.Thread(target=end_the_scheduler)
     thread.start()
     with pytest.raises(StagewiseError, match="connection to the cluster was lost"):
-        run(tmp_path, workers, cases.process_id, profiles={"quick": {"seeds": 20}})
+        run(tmp_path, workers, cases.six_and_no_more, profiles={"quick": {"seeds": 20}})
     thread.join()
     assert not (tmp_path / "small").exists()
     assert 2 <= len(list(kept.glob("*.json"))) < 80

@@ -6,17 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from experiment_cases import SMALL, ThreadWorkers, report, write_small
 
-from stagewise.cli import experiment_commands
+from helpers import wait_until
 from stagewise.cli.main import main
-from stagewise.experiments import runner
-from stagewise.experiments.catalogue import experiments
-from stagewise.experiments.progress import following
-from stagewise.experiments.results import CellResult, load_result
+from stagewise_experiments import commands, runner
+from stagewise_experiments.catalogue import experiments
+from stagewise_experiments.progress import show_progress
+from stagewise_experiments.results import CellResult, load_result
 
 COMMAND = [sys.executable, "-m", "stagewise", "experiment"]
 
@@ -25,22 +24,22 @@ COMMAND = [sys.executable, "-m", "stagewise", "experiment"]
 def quick_work(monkeypatch) -> None:
     """Cells that cost nothing, in this process."""
 
-    def carry_out(jobs, workers, work):
+    def run_jobs(jobs, workers, work):
         for job in jobs:
-            seed = job.order["setting"]["seed"]
+            seed = job.request["setting"]["seed"]
             done = report(None) | {"outputs": {"rounds": [{"objective": 1.0 + seed}]}}
             if seed == 9:
                 done |= {"outputs": None, "error": "no luck today"}
             yield job.key, done
 
-    monkeypatch.setattr(runner, "carry_out", carry_out)
-    monkeypatch.setattr(experiment_commands, "_workers", lambda count, cluster: ThreadWorkers())
+    monkeypatch.setattr(runner, "run_jobs", run_jobs)
+    monkeypatch.setattr(commands, "_workers", lambda count, cluster: ThreadWorkers())
 
 
 def test_list(capsys):
     assert main(["experiment", "list", "--json"]) == 0
     lines = json.loads(capsys.readouterr().out)
-    assert [line["id"] for line in lines] == experiments()
+    assert [line["id"] for line in lines] == list(experiments())
     for line in lines:
         assert set(line["cells"]) == {"quick", "full"}
         assert 0 < line["cells"]["quick"] <= line["cells"]["full"]
@@ -112,6 +111,7 @@ def test_a_mistake_is_one_line(tmp_path, monkeypatch, capsys, arguments, said):
     assert said in streams.err
 
 
+@pytest.mark.processes
 def test_an_interrupt_costs_only_what_is_under_way(tmp_path):
     """Real cells in real processes; the second run does not touch what the first kept."""
     path = write_small(tmp_path, SMALL.replace("rounds = 2", "rounds = 60"))
@@ -119,9 +119,8 @@ def test_an_interrupt_costs_only_what_is_under_way(tmp_path):
     command = [*COMMAND, "run", str(path), "--out", str(out), "--workers", "2"]
     command += ["--seeds", "40"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
-    while not (out / "cells").exists() or not list((out / "cells").glob("*.json")):
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.02)
+    wait_until(lambda: list(out.glob("cells/*.json")) or process.poll() is not None, 100)
+    assert process.poll() is None, process.stderr.read()
     os.killpg(process.pid, signal.SIGINT)
     error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130
@@ -165,9 +164,9 @@ def test_a_bar_on_a_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "xterm")
     cell = some_cell()
-    with following(3) as progress:
+    with show_progress(3) as progress:
         progress.advance(cell, lambda: 150.0)
-        progress.say("a line that stays")
+        progress.print_line("a line that stays")
         progress.advance(cell, lambda: None)
     shown = sys.stderr.getvalue()
     assert "2/3" in shown
@@ -178,7 +177,7 @@ def test_a_bar_on_a_terminal(monkeypatch):
 
 def test_lines_elsewhere(capsys):
     cell = some_cell()
-    with following(2) as progress:
+    with show_progress(2) as progress:
         progress.advance(cell, lambda: 7200.0)
         progress.advance(cell, lambda: 0.0)
     first, last = capsys.readouterr().err.splitlines()
@@ -187,7 +186,7 @@ def test_lines_elsewhere(capsys):
 
 
 def some_cell() -> CellResult:
-    from stagewise.experiments.setting import Setting
+    from stagewise_experiments.setting import Setting
 
     return CellResult(
         setting=Setting(measure="decisions", policy="fedcs", seed=3),

@@ -19,15 +19,15 @@ from made_up_results import (
 )
 
 from stagewise.errors import StagewiseError
-from stagewise.experiments.catalogue import load_all
-from stagewise.experiments.document import to_markdown
-from stagewise.experiments.experiment import Experiment
-from stagewise.experiments.page import load_results, page_blocks, write_outputs, write_report
-from stagewise.experiments.pictures import figure
-from stagewise.experiments.results import save_result
-from stagewise.experiments.series import Series
-from stagewise.experiments.table import judge, markdown_blocks
-from stagewise.experiments.verdicts import KINDS
+from stagewise_experiments.catalogue import load_all
+from stagewise_experiments.document import to_markdown
+from stagewise_experiments.experiment import Experiment
+from stagewise_experiments.page import load_results, page_blocks, write_outputs, write_report
+from stagewise_experiments.pictures import figure
+from stagewise_experiments.results import save_result
+from stagewise_experiments.series import Series
+from stagewise_experiments.table import judge, markdown_blocks
+from stagewise_experiments.verdicts import KINDS
 
 VOID = {"meta", "img", "br", "link", "hr", "input"}
 

@@ -19,10 +19,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
 from stagewise.errors import StagewiseError
-from stagewise.experiments.names import look, policy_name
-from stagewise.experiments.pictures.figure import draw, rendered
-from stagewise.experiments.results import Result
-from stagewise.experiments.series import Series
+from stagewise_experiments.names import policy_name, style_of
+from stagewise_experiments.pictures.figure import draw, picture_files
+from stagewise_experiments.results import Result
+from stagewise_experiments.series import Series
 
 
 def lines(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
@@ -192,7 +192,7 @@ def test_a_policy_looks_the_same_everywhere() -> None:
                 if hasattr(line, "get_marker"):
                     seen.setdefault(name, set()).add((to_hex(line.get_color()), line.get_marker()))
     assert all(len(looks) == 1 for looks in seen.values())
-    assert seen["pool (ours)"] == {(look("pool-flexible").colour, "*")}
+    assert seen["pool (ours)"] == {(style_of("pool-flexible").colour, "*")}
     assert len({next(iter(looks)) for looks in seen.values()}) == len(seen)
 
 
@@ -238,10 +238,10 @@ def test_a_panel_that_leaves_an_axis_open_is_refused() -> None:
 @pytest.mark.parametrize("make", [curves, matrix])
 def test_the_same_result_gives_the_same_files(make: Callable[[], Result]) -> None:
     made = make()
-    svg = rendered(draw(made), "svg")
-    assert svg == rendered(draw(made), "svg")
-    assert b"<dc:date>" not in svg
-    png = rendered(draw(made), "png")
+    files = picture_files(made)
+    assert files == picture_files(made)
+    assert b"<dc:date>" not in files["picture.svg"]
+    png = files["picture.png"]
     assert png[:4] == b"\x89PNG"
     width = int.from_bytes(png[16:20])
     assert width >= 7 * 150

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -13,14 +12,15 @@ import msgspec
 import pytest
 from experiment_cases import ThreadWorkers, began, report, small
 
+from helpers import wait_until
 from stagewise.errors import StagewiseError
-from stagewise.experiments import worker
-from stagewise.experiments.cells import cells_of
-from stagewise.experiments.executors import ProcessWorkers
-from stagewise.experiments.results import Result, load_result, save_result
-from stagewise.experiments.runner import run_experiments
-from stagewise.experiments.setting import Setting
-from stagewise.experiments.timings import Timings, kinds_of
+from stagewise_experiments import worker
+from stagewise_experiments.cells import cells_of
+from stagewise_experiments.executors import ProcessWorkers
+from stagewise_experiments.results import Result, load_result, save_result
+from stagewise_experiments.runner import run_experiments
+from stagewise_experiments.setting import Setting
+from stagewise_experiments.timings import Timings, kinds_of
 
 CELLS = 8
 
@@ -92,10 +92,10 @@ def test_cells_that_experiments_share_run_once(tmp_path):
 
 
 def test_a_failing_cell_is_reported_and_the_rest_goes_on(tmp_path, capsys):
-    def work(order):
-        if order["setting"]["seed"] == 1 and order["setting"]["policy"] == "client-sel-only":
+    def work(request):
+        if request["setting"]["seed"] == 1 and request["setting"]["policy"] == "client-sel-only":
             return report(None) | {"outputs": None, "error": "no luck today"}
-        return cases.traced(order)
+        return cases.traced(request)
 
     assert run(tmp_path, work) == 2
     assert values(tmp_path) == [0, 1, 0, None, 0, 1, 0, None]
@@ -111,10 +111,10 @@ def test_a_failing_cell_is_reported_and_the_rest_goes_on(tmp_path, capsys):
 
 
 def test_work_that_raises_is_a_failing_cell(tmp_path):
-    def work(order):
-        if order["setting"]["seed"] == 0:
+    def work(request):
+        if request["setting"]["seed"] == 0:
             raise RuntimeError("not even\na report")
-        return cases.traced(order)
+        return cases.traced(request)
 
     assert run(tmp_path, work) == 4
     errors = {cell.error for cell in load_result(tmp_path / "small" / "result.json").failed}
@@ -148,7 +148,7 @@ def test_the_longest_cells_come_first(tmp_path):
     seconds = {"client-sel-only": 5.0, "c2e-assoc-only": 1.0}
     run(
         tmp_path,
-        lambda order: cases.traced(order) | {"seconds": seconds[order["setting"]["policy"]]},
+        lambda request: cases.traced(request) | {"seconds": seconds[request["setting"]["policy"]]},
     )
     (tmp_path / "began").unlink()
     new = small(policies=["c2e-assoc-only", "fedcs", "client-sel-only"])
@@ -186,6 +186,7 @@ def test_workers_have_one_thread_each_and_leave_the_environment(tmp_path):
     assert set(threads) == {1}
 
 
+@pytest.mark.processes
 def test_a_cell_that_kills_its_worker_is_blamed_alone(tmp_path):
     failures = run(tmp_path, cases.fatal_for_seed_1, workers=ProcessWorkers(2), seeds=3)
     assert failures == 4
@@ -197,6 +198,7 @@ def test_a_cell_that_kills_its_worker_is_blamed_alone(tmp_path):
     assert {count for name, count in Counter(began(tmp_path)).items() if name[-1] == "1"} == {2}
 
 
+@pytest.mark.processes
 def test_a_worker_that_is_killed_once_costs_nothing(tmp_path):
     assert run(tmp_path, cases.killed_once, workers=ProcessWorkers(2)) == 0
     assert values(tmp_path) == [0, 1] * 4
@@ -206,24 +208,25 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import experiment_cases as cases
-from stagewise.experiments.executors import ProcessWorkers
-from stagewise.experiments.runner import run_experiments
+from stagewise_experiments.executors import ProcessWorkers
+from stagewise_experiments.runner import run_experiments
 
 if __name__ == "__main__":
     workers = ProcessWorkers(2)
     try:
         run_experiments([cases.small()], "quick", Path(sys.argv[1]), workers, seeds=10,
-                        present=lambda result, where: None, work=cases.traced_slowly)
+                        present=lambda result, where: None, work=cases.six_and_no_more)
     finally:
         workers.stop()
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_after_any_interruption_nothing_that_had_finished_is_repeated(tmp_path, how):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    environment = os.environ | {"PYTHONPATH": str(Path(cases.__file__).parent)}
+    environment = os.environ | {"PYTHONPATH": cases.import_path()}
     process = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path)],
         env=environment,
@@ -231,9 +234,8 @@ def test_after_any_interruption_nothing_that_had_finished_is_repeated(tmp_path, 
         start_new_session=True,
     )
     kept = tmp_path / "cells"
-    while len(list(kept.glob("*.json"))) < 5:
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.02)
+    wait_until(lambda: len(list(kept.glob("*.json"))) >= 5 or process.poll() is not None)
+    assert process.poll() is None, process.stderr.read()
     if how == signal.SIGKILL:
         process.kill()  # the parent alone: its workers must notice
     else:
@@ -257,19 +259,21 @@ def test_after_any_interruption_nothing_that_had_finished_is_repeated(tmp_path, 
 
 def wait_for_the_end_of(group: int) -> None:
     """Until no process of the group is left."""
-    for _ in range(500):
+
+    def ended() -> bool:
         try:
             os.killpg(group, 0)
         except ProcessLookupError:
-            return
-        time.sleep(0.02)
-    raise AssertionError("workers outlive the run")
+            return True
+        return False
+
+    wait_until(ended)
 
 
 def test_a_worker_of_another_version_refuses():
     setting = cells_of(small(), "quick")[0].setting
-    order = worker.order_of(setting) | {"code_version": "other"}
-    done = worker.work(order)
+    request = worker.request_of(setting) | {"code_version": "other"}
+    done = worker.work(request)
     assert done["outputs"] is None
     assert "the worker's code version is " in done["error"]
     assert "not other: install there the same stagewise" in done["error"]
@@ -277,13 +281,13 @@ def test_a_worker_of_another_version_refuses():
 
 def test_a_worker_with_other_data_refuses(monkeypatch, tmp_path):
     setting = cells_of(small(setting={"scenario": {"kind": "eua"}}), "quick")[0].setting
-    order = worker.order_of(setting)
-    assert order["data"].keys() == {"eua"}
+    request = worker.request_of(setting)
+    assert request["data"].keys() == {"eua"}
     monkeypatch.setenv("STAGEWISE_DATA", str(tmp_path))
-    done = worker.work(order | {"data": {"eua": "0123"}})
+    done = worker.work(request | {"data": {"eua": "0123"}})
     assert done["error"].startswith("eua: not found: workers must have the same data")
     # Nowhere found: the cell itself says what it needs.
-    assert "eua" in worker.work(order | {"data": {"eua": "missing"}})["error"]
+    assert "eua" in worker.work(request | {"data": {"eua": "missing"}})["error"]
 
 
 @pytest.mark.parametrize(
@@ -298,17 +302,17 @@ def test_whatever_goes_wrong_in_a_cell_is_one_line(monkeypatch, failure, said):
     def run_cell(setting: Setting, device: str) -> dict:
         raise failure
 
-    monkeypatch.setattr("stagewise.experiments.measures.run_cell", run_cell)
-    done = worker.work(worker.order_of(cells_of(small(), "quick")[0].setting))
+    monkeypatch.setattr("stagewise_experiments.measures.run_cell", run_cell)
+    done = worker.work(worker.request_of(cells_of(small(), "quick")[0].setting))
     assert done["outputs"] is None
     assert done["error"].startswith(said)
 
 
 def test_outputs_that_are_no_json_are_a_failure(monkeypatch):
     monkeypatch.setattr(
-        "stagewise.experiments.measures.run_cell", lambda setting, device: {"x": object()}
+        "stagewise_experiments.measures.run_cell", lambda setting, device: {"x": object()}
     )
-    done = worker.work(worker.order_of(cells_of(small(), "quick")[0].setting))
+    done = worker.work(worker.request_of(cells_of(small(), "quick")[0].setting))
     assert done["error"].startswith("TypeError")
 
 

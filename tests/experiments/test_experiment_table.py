@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 from made_up_results import bars, curves, experiment, matrix, result, sweep, trained
 
-from stagewise.experiments.document import (
+from stagewise_experiments.document import (
     Bullets,
     Heading,
     Image,
@@ -15,10 +15,10 @@ from stagewise.experiments.document import (
     to_html,
     to_markdown,
 )
-from stagewise.experiments.quantities import estimate_text
-from stagewise.experiments.results import Result
-from stagewise.experiments.series import Series
-from stagewise.experiments.table import judge, markdown_blocks, run_text, table_blocks
+from stagewise_experiments.quantities import estimate_text
+from stagewise_experiments.results import Result
+from stagewise_experiments.series import Series
+from stagewise_experiments.table import judge, markdown_blocks, run_text, table_blocks
 
 
 def markdown(of: Result) -> str:
@@ -115,7 +115,7 @@ def test_a_stand_in_is_named_wherever_the_data_set_is() -> None:
 
 
 def test_a_smaller_data_set_of_the_profile_s_own_is_compared_and_told() -> None:
-    told = "ours, held against them, are those of MNIST-5k."
+    told = "ours, compared with them, are those of MNIST-5k."
     value = {
         "quantity": "final_accuracy",
         "policy": "fedcs",
@@ -208,7 +208,7 @@ def test_texts_cannot_break_the_page_or_the_table() -> None:
         '[0.7, 1) and <b class="bold">bold</b> <code>x &lt; y</code> <a href="#here">to</a>' in page
     )
     assert "<td>x<br>y</td>" in page
-    assert 'alt="say &quot;no&quot;"' in page
+    assert 'alt="say &#34;no&#34;"' in page
     text = to_markdown(blocks)
     assert "| 1\\|2 | x<br>y |" in text
     assert "5 \\* 3 &lt;script>" in text

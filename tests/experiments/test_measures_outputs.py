@@ -9,16 +9,16 @@ import pytest
 import stagewise
 from stagewise.datasets import Dataset
 from stagewise.errors import StagewiseError, TrainingDiverged
-from stagewise.experiments.measures import decisions as decisions_module
-from stagewise.experiments.measures import run_cell
-from stagewise.experiments.measures.risk import violation_shares
-from stagewise.experiments.measures.training import fewer_test_images
-from stagewise.experiments.measures.worlds import make_scenario, make_world, read_dataset
-from stagewise.experiments.setting import make_setting
 from stagewise.problem.risk import risk_measure
-from stagewise.simulator.config import Replanning
+from stagewise.runs.config import Replanning
 from stagewise.world.generate import numeric
 from stagewise.world.scenario import Limits
+from stagewise_experiments.measures import decisions as decisions_module
+from stagewise_experiments.measures import run_cell
+from stagewise_experiments.measures.risk import violation_shares
+from stagewise_experiments.measures.scenarios import make_rounds, make_scenario, read_dataset
+from stagewise_experiments.measures.training import fewer_test_images
+from stagewise_experiments.setting import make_setting
 
 SMALL = {"clients": 24, "edges": 2, "data_min": 1200, "kld_max": 0.6}
 TIMINGS = ("decision_ms", "plan_ms")
@@ -43,7 +43,7 @@ def without_timings(outputs):
 def test_decisions_are_those_of_compare(policy):
     setting = setting_of("decisions", policy)
     outputs = run_cell(setting)
-    scenario, rounds = make_world(setting)
+    scenario, rounds = make_rounds(setting)
     [summary] = stagewise.compare(scenario, rounds, methods=[policy], seed=2)
     got = outputs["rounds"]
     assert len(got) == summary.rounds == 4
@@ -65,16 +65,13 @@ def test_exact_brings_its_bound_within_its_time(monkeypatch):
     [proven] = run_cell(setting)["rounds"]
     assert proven["lower_bound"] <= proven["objective"] <= 1.001 * proven["lower_bound"]
     given = []
-    real = decisions_module.policy_factory
+    real = stagewise.make_policy
 
-    def factory(name):
-        def make(scenario, *, seed, seconds):
-            given.append(seconds)
-            return real(name)(scenario, seed=seed, seconds=seconds)
+    def make(name, scenario, seed, seconds):
+        given.append(seconds)
+        return real(name, scenario, seed, seconds)
 
-        return make
-
-    monkeypatch.setattr(decisions_module, "policy_factory", factory)
+    monkeypatch.setattr(decisions_module.stagewise, "make_policy", make, raising=False)
     run_cell(setting)
     assert given[-1] == decisions_module.SECONDS["exact"]
 
@@ -97,7 +94,7 @@ def test_plans_are_made_again_only_where_there_is_a_plan():
 
 
 def test_diversity_is_the_pools():
-    with pytest.raises(StagewiseError, match="diversity = 2: needs a policy that follows the pool"):
+    with pytest.raises(StagewiseError, match="diversity = 2: needs a policy that takes surcharges"):
         run_cell(setting_of("decisions", "fedcs", diversity=2.0))
 
 
@@ -192,7 +189,7 @@ def test_training_is_simulate(policy):
         "training", policy, DIGITS, dataset="digits", rounds=5, evaluate_every=2, replan_every=2
     )
     outputs = run_cell(setting)
-    scenario, rounds = make_world(setting)
+    scenario, rounds = make_rounds(setting)
     run = stagewise.simulate(
         scenario,
         "digits",
@@ -264,16 +261,16 @@ def test_training_that_diverges_is_a_result(monkeypatch):
     assert wild["rounds"] == []
 
     calm = run_cell(setting_of("training", "fedcs", DIGITS, **fields))
-    from stagewise.training import TrainingTeam
+    from stagewise.training import Trainer
 
-    train_round = TrainingTeam.train_round
+    train_round = Trainer.train_round
 
     def fail_in_the_fourth(team, weights, groups, round_index, **options):
         if round_index == 3:
             raise TrainingDiverged("client 1: the loss is nan")
         return train_round(team, weights, groups, round_index, **options)
 
-    monkeypatch.setattr(TrainingTeam, "train_round", fail_in_the_fourth)
+    monkeypatch.setattr(Trainer, "train_round", fail_in_the_fourth)
     cut = run_cell(setting_of("training", "fedcs", DIGITS, **fields))
     assert cut["stopped"] == "client 1: the loss is nan"
     assert without_timings(cut["rounds"]) == without_timings(calm["rounds"][:3])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stagewise.experiments.catalogue import load, load_all
-from stagewise.experiments.cells import cells_of, points_of
-from stagewise.experiments.experiment import Claim, Experiment, PaperValue
-from stagewise.experiments.quantities import quantity
+from stagewise_experiments.catalogue import load, load_all
+from stagewise_experiments.cells import cells_of, points_of
+from stagewise_experiments.experiment import Claim, Experiment, PaperValue
+from stagewise_experiments.quantities import quantity
 
 EXPERIMENTS = {experiment.id: experiment for experiment in load_all()}
 

@@ -10,10 +10,10 @@ from made_up_results import round_of
 from scipy import stats
 
 from stagewise.errors import StagewiseError
-from stagewise.experiments.names import DATASET_NAMES, POLICY_NAMES, look
-from stagewise.experiments.quantities import QUANTITIES, estimate_text, quantity, rounded
-from stagewise.experiments.statistics import estimate
-from stagewise.policy import policy_names
+from stagewise.policies.registry import policy_names
+from stagewise_experiments.names import DATASET_NAMES, POLICY_NAMES, style_of
+from stagewise_experiments.quantities import QUANTITIES, estimate_text, quantity, rounded
+from stagewise_experiments.statistics import estimate
 
 ACCURACIES = [0.5, 0.89, 0.9, 0.95]
 TRAINED = {
@@ -166,10 +166,10 @@ def test_every_policy_has_a_name_and_a_look_of_its_own() -> None:
     looks = {}
     for policy in policy_names():
         if policy in POLICY_NAMES:
-            own = look(policy)
+            own = style_of(policy)
             looks[own.colour, own.marker, own.line] = policy
     assert len(looks) == len([p for p in policy_names() if p in POLICY_NAMES]) == 13
-    assert look("a-policy-of-mine") == look("a-policy-of-mine")
+    assert style_of("a-policy-of-mine") == style_of("a-policy-of-mine")
     assert len(set(DATASET_NAMES.values())) == len(DATASET_NAMES)
 
 

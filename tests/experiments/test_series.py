@@ -5,9 +5,9 @@ import math
 import pytest
 from made_up_results import bars, curves, experiment, groups, result, round_of, trained
 
-from stagewise.experiments.cells import Cell
-from stagewise.experiments.results import Result
-from stagewise.experiments.series import Series, differences, increases, mean_by_seed, ratios
+from stagewise_experiments.cells import Cell
+from stagewise_experiments.results import Result
+from stagewise_experiments.series import Series, differences, increases, mean_by_seed, ratios
 
 
 def costs(table: dict[str, list[float]]) -> Result:

@@ -8,8 +8,8 @@ import pytest
 from made_up_results import experiment, result
 from verdict_cases import AXIS, by_clients, claim, outputs_of, printed, series
 
-from stagewise.experiments.series import Series
-from stagewise.experiments.verdicts import Verdict, judge_claim, judge_value, printed_text
+from stagewise_experiments.series import Series
+from stagewise_experiments.verdicts import Verdict, judge_claim, judge_value, printed_text
 
 
 @pytest.mark.parametrize(

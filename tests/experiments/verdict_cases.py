@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 from made_up_results import Outputs, experiment, result, round_of
 
-from stagewise.experiments.cells import Cell
-from stagewise.experiments.experiment import Claim, PaperValue
-from stagewise.experiments.results import Result
-from stagewise.experiments.series import Series
+from stagewise_experiments.cells import Cell
+from stagewise_experiments.experiment import Claim, PaperValue
+from stagewise_experiments.results import Result
+from stagewise_experiments.series import Series
 
 AXIS = {"name": "clients", "field": "scenario.clients", "label": "clients", "values": [80, 100]}
 

@@ -1,0 +1,76 @@
+"""The outputs of cells, kept under their keys in `<out>/cells`: whole or not at all."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from stagewise.errors import StagewiseError
+from stagewise.files import decode_json, read_bytes, write_bytes
+from stagewise_experiments.machine import Machine
+from stagewise_experiments.setting import Setting
+from stagewise_experiments.worker import Report, Request, key_of
+
+FORMAT: Literal["stagewise-cell/1"] = "stagewise-cell/1"
+FOLDER = "cells"
+
+
+class _CachedCell(msgspec.Struct, frozen=True, kw_only=True):
+    format: Literal["stagewise-cell/1"] = FORMAT
+    request: Request = msgspec.field(name="order")
+    outputs: dict[str, Any]
+    seconds: float
+    machine: Machine
+
+
+class _SettingOnly(msgspec.Struct):
+    setting: Setting
+
+
+class _Timing(msgspec.Struct):
+    order: _SettingOnly
+    seconds: float
+
+
+class Cache:
+    """The cells that are done."""
+
+    def __init__(self, out: Path) -> None:
+        self._folder = out / FOLDER
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, key: str) -> Report | None:
+        """The cell's report; None where it never ended well, or its file is damaged."""
+        path = self._path(key)
+        try:
+            cell = decode_json(read_bytes(path), _CachedCell, str(path))
+        except StagewiseError:
+            return None
+        if key_of(cell.request) != key:
+            return None
+        return {
+            "outputs": cell.outputs,
+            "error": None,
+            "seconds": cell.seconds,
+            "machine": msgspec.to_builtins(cell.machine),
+        }
+
+    def put(self, key: str, request: Request, report: Report) -> None:
+        """Keep the report on a cell that ended well."""
+        cell = {"format": FORMAT, "order": request, **report}
+        del cell["error"]
+        write_bytes(self._path(key), msgspec.json.encode(cell))
+
+    def timings(self) -> Iterator[tuple[Setting, float]]:
+        """How long cells ran, those of other versions of the code among them."""
+        decoder = msgspec.json.Decoder(_Timing)
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                timing = decoder.decode(path.read_bytes())
+            except (OSError, msgspec.DecodeError):
+                continue
+            yield timing.order.setting, timing.seconds
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"

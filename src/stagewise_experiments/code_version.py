@@ -1,0 +1,65 @@
+"""A digest of the sources that decide what comes out of a cell."""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+import stagewise
+from stagewise.policies.registry import ENTRY_POINTS
+
+_WITHOUT_EFFECT = (
+    "__main__.py",
+    "checker/",
+    "cli/",
+    "comparison.py",
+    "deploy/",
+    "flower/",
+    "report/",
+    "testing.py",
+)
+"""Of the library: what only users touch."""
+_WITH_EFFECT = ("measures/", "setting.py")
+"""Of the experiments: the rest only schedules and presents what these measure."""
+
+
+@cache
+def code_version() -> str:
+    """16 hexadecimal digits, the same wherever the sources are."""
+    return digest_of(Path(stagewise.__file__).parent, Path(__file__).parent)
+
+
+@cache
+def policy_version(name: str) -> str | None:
+    """The same for the sources of the package that a policy comes from; None for our own."""
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name == name:
+            spec = find_spec(point.module.partition(".")[0])
+            if spec is None:
+                return None
+            if spec.submodule_search_locations:
+                return _digest(_sources(Path(next(iter(spec.submodule_search_locations)))))
+            return hashlib.sha256(Path(str(spec.origin)).read_bytes()).hexdigest()[:16]
+    return None
+
+
+def digest_of(library: Path, experiments: Path) -> str:
+    """The digest of our own sources below the folders of the two packages."""
+    ours = [(n, path) for n, path in _sources(library) if not n.startswith(_WITHOUT_EFFECT)]
+    measures = [(n, path) for n, path in _sources(experiments) if n.startswith(_WITH_EFFECT)]
+    return _digest([*ours, *((f"experiments/{name}", path) for name, path in measures)])
+
+
+def _sources(folder: Path) -> list[tuple[str, Path]]:
+    """Every module below the folder, with its name there."""
+    return [(p.relative_to(folder).as_posix(), p) for p in sorted(folder.rglob("*.py"))]
+
+
+def _digest(sources: Iterable[tuple[str, Path]]) -> str:
+    digest = hashlib.sha256()
+    for name, path in sources:
+        content = path.read_bytes().replace(b"\r\n", b"\n")
+        digest.update(f"{name}\n{len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,85 @@
+"""The data that cells read: by name, whether they are found, and what tells two copies apart."""
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from stagewise.datasets.catalogue import SOURCES, available, data_root
+from stagewise.errors import StagewiseError
+from stagewise.world.generate import TASKS
+from stagewise_experiments.measures.scenarios import EUA_FILE, TRACE_FILE
+from stagewise_experiments.setting import Setting
+
+_FILES = {"eua": EUA_FILE, "availability-trace": TRACE_FILE}
+"""Data other than images, with their places below the data folder."""
+
+MISSING = "missing"
+
+
+def data_of(setting: Setting) -> list[str]:
+    """The data that a cell reads."""
+    names = [setting.dataset] if setting.measure == "training" else []
+    task = setting.scenario.task or setting.dataset
+    if task not in TASKS and task not in names:  # its sizes are counted
+        names.append(task)
+    if setting.scenario.kind == "eua":
+        names.append("eua")
+    if setting.participation.model == "trace":
+        names.append("availability-trace")
+    return names
+
+
+def missing_data() -> set[str]:
+    """The data sets and files that are not found here."""
+    root = data_root()
+    missing = {finding.name for finding in available() if not finding.found}
+    return missing | {
+        name for name, file in _FILES.items() if root is None or not (root / file).is_file()
+    }
+
+
+def fingerprint(name: str) -> str:
+    """A digest of the data of that name, or `missing`."""
+    found = _fingerprint(name, data_root())
+    if found == MISSING:
+        _fingerprint.cache_clear()  # it may be there when it is asked for again
+    return found
+
+
+@cache
+def _fingerprint(name: str, root: Path | None) -> str:
+    if name in _FILES:
+        path = None if root is None else root / _FILES[name]
+        return _digest([path]) if path is not None and path.is_file() else MISSING
+    source = SOURCES[name]
+    found = source.find(root)
+    if found is None or found.missing:
+        return MISSING
+    contents = getattr(source, "contents", None)
+    if contents is not None and contents.array_sha256 is not None:
+        # Whatever the layout: other contents are refused when they are read.
+        return hashlib.sha256("\n".join(contents.array_sha256).encode()).hexdigest()
+    return _digest(list(found.paths))
+
+
+def _digest(paths: list[Path]) -> str:
+    digest = hashlib.sha256()
+    try:
+        for path, name in _files(paths):
+            with path.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest.update(f"{name}\n{content}\n".encode())
+    except OSError as error:
+        raise StagewiseError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def _files(paths: list[Path]) -> Iterator[tuple[Path, str]]:
+    """Every file with its name below its folder, wherever that is."""
+    for path in paths:
+        if path.is_file():
+            yield path, path.name
+        else:
+            below = sorted(p for p in path.rglob("*") if p.is_file())
+            yield from ((p, p.relative_to(path).as_posix()) for p in below)

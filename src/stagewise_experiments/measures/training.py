@@ -1,0 +1,80 @@
+"""A model trained under a policy, until its target or through all rounds."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import stagewise
+from stagewise import Dataset, Replanning
+from stagewise.runs.records import RoundRecord
+from stagewise.runs.run import RunDiverged
+from stagewise_experiments.measures.decisions import finite_or_none, make_policy, replan_every
+from stagewise_experiments.measures.scenarios import make_rounds, read_dataset
+from stagewise_experiments.setting import Setting
+
+
+def measure_training(setting: Setting, device: str = "cpu") -> dict[str, Any]:
+    """Every round as it was trained; `stopped` says why training could not go on, if it diverged."""
+    data = read_dataset(setting.dataset, setting.image_size)
+    if setting.test_samples is not None:
+        data = fewer_test_images(data, setting.test_samples)
+    scenario, rounds = make_rounds(setting)
+    policy = make_policy(setting, scenario)
+    stopped = None
+    try:
+        run = stagewise.simulate(
+            scenario,
+            data,
+            policy,
+            setting.rounds,
+            setting.seed,
+            model=setting.model,
+            learning_rate=setting.learning_rate,
+            device=device,
+            participation=rounds,
+            replanning=Replanning(every=replan_every(setting, policy)),
+            diversity=setting.diversity,
+            evaluate_every=setting.evaluate_every,
+            stop_at_accuracy=setting.target_accuracy if setting.stop_at_target else None,
+        )
+    except RunDiverged as error:
+        run, stopped = error.run, str(error)
+    return {
+        "rounds": [_figures(record) for record in run.records],
+        "plan_ms": list(run.plan_ms),
+        "target_accuracy": setting.target_accuracy,
+        "samples": len(data.train_labels),
+        "stopped": stopped,
+    }
+
+
+def fewer_test_images(data: Dataset, count: int) -> Dataset:
+    """The data set with `count` of its test images, as many of each class as can be.
+
+    Of every class the first ones in the data set; one that has too few leaves its part to the others.
+    """
+    labels = data.test_labels
+    if count >= len(labels):
+        return data
+    by_label = np.argsort(labels, kind="stable")
+    held = np.bincount(labels, minlength=data.classes)
+    first = np.cumsum(held) - held
+    place = np.arange(len(labels)) - np.repeat(first, held)  # of each image within its class
+    # All the first images of classes, then all the second ones, and so on.
+    turn = np.lexsort((labels[by_label], place))
+    chosen = np.sort(by_label[turn[:count]])
+    return replace(data, test_images=data.test_images[chosen], test_labels=labels[chosen])
+
+
+def _figures(record: RoundRecord) -> dict[str, Any]:
+    return {
+        "accuracy": record.accuracy,
+        "loss": finite_or_none(record.loss),
+        "objective": record.objective,
+        "delay_s": record.delay_s,
+        "energy_j": record.energy_j,
+        "clients": record.clients,
+        "feasible": record.feasible,
+        "decision_ms": record.decision_ms,
+    }

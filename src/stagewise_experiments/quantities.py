@@ -1,0 +1,233 @@
+"""What can be read off a cell's outputs: the columns of tables and the axes of pictures."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stagewise.errors import StagewiseError, shown
+from stagewise_experiments.experiment import Better
+from stagewise_experiments.statistics import Estimate
+
+Outputs = Mapping[str, Any]
+_Value = Callable[[Outputs], float | None]
+OPTIMUM = "exact"
+"""The policy whose cells `over_optimum` is measured against."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of one cell, and how it is written."""
+
+    name: str
+    label: str
+    value: _Value
+    """None where the cell has no such number; inf where a target was not reached."""
+    unit: str = ""
+    better: Better = "neither"
+    share: bool = False
+    """A fraction, written in percent."""
+    learned: bool = False
+    """It depends on how far the model has learned, so that a few rounds say nothing of it."""
+    absent: str = "no value"
+    """What is written where there is none."""
+    against_optimum: Callable[[Outputs, Outputs], float | None] | None = None
+    """Where it is measured against the cell of `OPTIMUM` at the same point and seed."""
+
+    @property
+    def title(self) -> str:
+        """The label with its unit."""
+        unit = "%" if self.share else self.unit
+        return f"{self.label} ({unit})" if unit else self.label
+
+    def text(self, value: float) -> str:
+        """One value, without its unit but for percent."""
+        if math.isinf(value):
+            return "not reached"
+        return f"{rounded(100 * value)}%" if self.share else rounded(value)
+
+
+def quantity(name: str) -> Quantity:
+    """The quantity called `name`."""
+    if name not in QUANTITIES:
+        raise StagewiseError(
+            f"quantity = {shown(name)}: must be one of {', '.join(sorted(QUANTITIES))}"
+        )
+    return QUANTITIES[name]
+
+
+def rounded(value: float, spread: float | None = None) -> str:
+    """Three significant digits; or as many decimals as two digits of the `spread` have, up to five."""
+    if spread:
+        limit = 4 - math.floor(math.log10(max(abs(value), spread)))
+        decimals = min(1 - math.floor(math.log10(spread)), limit)
+    elif value:
+        decimals = 2 - math.floor(math.log10(abs(value)))
+    else:
+        return "0"
+    decimals = min(max(decimals, 0), 6)
+    text = f"{value:,.{decimals}f}"
+    return text[1:] if text.startswith("-") and float(text.replace(",", "")) == 0 else text
+
+
+def estimate_text(of: Estimate, share: bool = False) -> str:
+    """`12.3 ± 0.4`, in percent for shares; a target that was missed says by how many seeds."""
+    factor, sign = (100.0, "%") if share else (1.0, "")
+    if of.missed:
+        if of.count == of.missed:
+            return "not reached" if of.count == 1 else f"not reached in any of {of.count}"
+        others = "" if of.reached_mean is None else f"{rounded(factor * of.reached_mean)}{sign}"
+        counted = f"not reached in {of.missed} of {of.count}"
+        return f"{counted} ({others} in the others)" if others else counted
+    if of.half_width is None:
+        return f"{rounded(factor * of.mean)}{sign}"
+    spread = factor * of.half_width
+    mean = rounded(factor * of.mean, spread)
+    return f"{mean}{sign} ± {interval_text(factor * of.mean, spread)}"
+
+
+def interval_text(mean: float, spread: float) -> str:
+    """With the decimals of the mean it stands beside."""
+    decimals = len(rounded(mean, spread).partition(".")[2])
+    return f"{spread:,.{decimals}f}" if spread else "0"
+
+
+def accuracy_curve(outputs: Outputs) -> list[tuple[int, float]]:
+    """Round (from 1) and test accuracy, for the rounds in which it was measured."""
+    return [
+        (number, record["accuracy"])
+        for number, record in enumerate(outputs.get("rounds", ()), start=1)
+        if record.get("accuracy") is not None
+    ]
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def _rounds_mean(field: str) -> _Value:
+    """The mean over rounds; for a plan, which has no rounds, the plan's own."""
+
+    def value(outputs: Outputs) -> float | None:
+        if "rounds" not in outputs:
+            return _own(field)(outputs)
+        return _mean(record.get(field) for record in outputs["rounds"])
+
+    return value
+
+
+def _own(field: str) -> _Value:
+    def value(outputs: Outputs) -> float | None:
+        found = outputs.get(field)
+        return None if found is None else float(found)
+
+    return value
+
+
+def _of_feasible(name: str) -> _Value:
+    """The same of a plan that keeps its limits; of one that says it does not, nothing."""
+    own = _own(name)
+    return lambda outputs: own(outputs) if outputs.get("feasible") else None
+
+
+def _slowest(outputs: Outputs) -> float | None:
+    times = [record["decision_ms"] for record in outputs.get("rounds", ())]
+    return float(max(times)) if times else None
+
+
+def _final_accuracy(outputs: Outputs) -> float | None:
+    curve = accuracy_curve(outputs)
+    return float(curve[-1][1]) if curve else None
+
+
+def _to_target(spent: Callable[[Mapping[str, Any]], float]) -> _Value:
+    """What is spent up to and including the first round that reaches the target; inf if none does."""
+
+    def value(outputs: Outputs) -> float | None:
+        target = outputs.get("target_accuracy")
+        if target is None:
+            return None
+        for number, accuracy in accuracy_curve(outputs):
+            if accuracy >= target:
+                return math.fsum(spent(record) for record in outputs["rounds"][:number])
+        return math.inf
+
+    return value
+
+
+def _plan_seconds(outputs: Outputs) -> float | None:
+    """Of one plan: the mean where a run made several."""
+    times = outputs.get("plan_ms")
+    mean = _mean(times if isinstance(times, list) else [times])
+    return None if mean is None else mean / 1000
+
+
+def _over_optimum(outputs: Outputs, optimum: Outputs) -> float | None:
+    """The mean over rounds of the objective over the optimum's, 1 where they are equal.
+
+    A round counts if both decisions keep every limit: one that breaks them may cost less. It is
+    compared with the proven bound, or else with the best that is known.
+    """
+    ratios = []
+    for ours, best in zip(outputs.get("rounds", ()), optimum.get("rounds", ()), strict=False):
+        least = best.get("lower_bound") or best.get("objective")
+        if ours.get("feasible") and best.get("feasible") and least:
+            ratios.append(ours["objective"] / least)
+    return _mean(ratios)
+
+
+def _lower(name: str, label: str, value: _Value, unit: str = "", **fields: Any) -> Quantity:
+    return Quantity(name, label, value, unit, "lower", **fields)
+
+
+def _share(
+    name: str, label: str, value: _Value, better: Better = "lower", **fields: Any
+) -> Quantity:
+    return Quantity(name, label, value, "", better, share=True, **fields)
+
+
+def _to(what: str, spent: Callable[[Mapping[str, Any]], float], unit: str = "") -> Quantity:
+    """What it takes until the target is reached."""
+    return _lower(f"{what}_to_target", f"{what} to target", _to_target(spent), unit, learned=True)
+
+
+_WORST, _FEASIBLE = (
+    "violations of the worst edge",
+    "violations of the worst edge of a feasible plan",
+)
+
+QUANTITIES: dict[str, Quantity] = {
+    entry.name: entry
+    for entry in (
+        _share("accuracy", "test accuracy", _final_accuracy, "higher", learned=True),
+        _share("final_accuracy", "final test accuracy", _final_accuracy, "higher", learned=True),
+        _to("rounds", lambda _: 1.0),
+        _to("cost", lambda record: record["objective"]),
+        _to("delay", lambda record: record["delay_s"], "s"),
+        _to("energy", lambda record: record["energy_j"], "J"),
+        _lower("decision_ms", "decision time", _rounds_mean("decision_ms"), "ms"),
+        _lower("decision_ms_max", "slowest decision", _slowest, "ms"),
+        _lower("objective", "cost of a round", _rounds_mean("objective")),
+        _lower("delay_s", "delay of a round", _rounds_mean("delay_s"), "s"),
+        _lower("energy_j", "energy of a round", _rounds_mean("energy_j"), "J"),
+        _share("feasible_share", "feasible rounds", _rounds_mean("feasible"), "higher"),
+        _lower("kld", "KLD of an edge", _rounds_mean("kld"), "nats"),
+        Quantity("clients", "clients", _rounds_mean("clients")),
+        _lower(
+            "over_optimum",
+            "cost over the optimum's",
+            lambda _: None,
+            absent="never feasible",
+            against_optimum=_over_optimum,
+        ),
+        _lower("plan_s", "time of Plan A", _plan_seconds, "s"),
+        _share("kld_violation", "KLD violations", _own("kld_violation")),
+        _share("data_violation", "data violations", _own("data_violation")),
+        _share("kld_violation_worst", f"KLD {_WORST}", _own("kld_violation_worst")),
+        _share("data_violation_worst", f"data {_WORST}", _own("data_violation_worst")),
+        _share("kld_violation_kept", f"KLD {_FEASIBLE}", _of_feasible("kld_violation_worst")),
+        _share("data_violation_kept", f"data {_FEASIBLE}", _of_feasible("data_violation_worst")),
+        _share("planned_feasible", "feasible plans", _own("feasible"), "higher"),
+    )
+}

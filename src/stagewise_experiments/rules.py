@@ -1,0 +1,200 @@
+"""What must hold between the parts of an experiment's file, beyond the types of its fields."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import msgspec
+
+from stagewise.datasets.catalogue import SOURCES
+from stagewise.errors import StagewiseError, shown
+from stagewise.plan_a.planners import PLANNERS
+from stagewise.policies.registry import policy_names
+from stagewise_experiments.cells import Cell, cells_of
+from stagewise_experiments.experiment import (
+    Axis,
+    Claim,
+    Experiment,
+    Panel,
+    Point,
+    ProfileName,
+    Value,
+)
+from stagewise_experiments.quantities import OPTIMUM, QUANTITIES
+from stagewise_experiments.setting import Setting
+
+OF_THE_CELL = ("measure", "policy", "seed")
+"""Fields of `Setting` that no table sets: they follow from the experiment."""
+
+
+def check_experiment(experiment: Experiment, source: str) -> None:
+    """An error that names `source`, the field, its value and the rule, where one is broken."""
+    _Check(experiment, source).run()
+
+
+def setting_fields(kind: type[msgspec.Struct] = Setting, front: str = "") -> Iterator[str]:
+    """The fields an axis may set, with dots."""
+    for field in msgspec.structs.fields(kind):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from setting_fields(field.type, f"{front}{field.name}.")
+        elif front or field.name not in OF_THE_CELL:
+            yield f"{front}{field.name}"
+
+
+@dataclass(frozen=True)
+class _Check:
+    experiment: Experiment
+    source: str
+
+    def run(self) -> None:
+        experiment = self.experiment
+        planned = experiment.measure in ("planning", "risk")
+        methods = list(PLANNERS) if planned else policy_names()
+        self.different("policies", experiment.policies)
+        for name in experiment.policies:
+            self.one("policies", name, methods)
+        self.different("quantities", experiment.quantities)
+        for name in experiment.quantities:
+            self.quantity("quantities", name)
+        for number, axis in enumerate(experiment.axes):
+            self.axis(f"axes[{number}]", axis, experiment.axes[:number])
+        if not experiment.panels:
+            self.refuse("panels", [], "there must be at least one")
+        for number, panel in enumerate(experiment.panels):
+            self.panel(f"panels[{number}]", panel)
+        for number, printed in enumerate(experiment.paper_values):
+            where = f"paper_values[{number}]"
+            self.quantity(f"{where}.quantity", printed.quantity)
+            self.of_policy(f"{where}.policy", printed.policy)
+            self.of_policy(f"{where}.relative_to", printed.relative_to)
+            self.of_policy(f"{where}.minus", printed.minus)
+            self.place(f"{where}.at", printed.at)
+        for number, claim in enumerate(experiment.claims):
+            self.claim(f"claims[{number}]", claim)
+        for real, other in experiment.stand_ins.items():
+            self.one("stand_ins", real, SOURCES)
+            self.one(f"stand_ins.{real}", other, [name for name in SOURCES if name != real])
+        self.tables()
+
+    def axis(self, where: str, axis: Axis, before: list[Axis]) -> None:
+        if not axis.name or axis.name in {other.name for other in before}:
+            self.refuse(f"{where}.name", axis.name, "must be a name that no other axis has")
+        self.one(f"{where}.field", axis.field, list(setting_fields()))
+        if axis.field in {other.field for other in before}:
+            self.refuse(f"{where}.field", axis.field, "must not be set by two axes")
+        self.different(f"{where}.values", axis.values)
+
+    def panel(self, where: str, panel: Panel) -> None:
+        self.quantity(f"{where}.quantity", panel.quantity)
+        self.of_axis(f"{where}.x", panel.x)
+        self.of_axis(f"{where}.y", panel.y)
+        self.of_policy(f"{where}.policy", panel.policy)
+        self.of_policy(f"{where}.relative_to", panel.relative_to)
+        self.place(f"{where}.where", panel.where)
+        needs = {"sweep": ("x",), "matrix": ("x", "y", "policy")}.get(panel.form, ())
+        for name in needs:
+            if getattr(panel, name) is None:
+                self.refuse(f"{where}.form", panel.form, f"must have {name}")
+
+    def claim(self, where: str, claim: Claim) -> None:
+        self.quantity(f"{where}.quantity", claim.quantity)
+        self.of_policy(f"{where}.policy", claim.policy)
+        for name in claim.at_most:
+            self.of_policy(f"{where}.at_most", name)
+        for name in claim.at_least:
+            self.of_policy(f"{where}.at_least", name)
+        self.of_axis(f"{where}.rises_with", claim.rises_with)
+        self.of_axis(f"{where}.falls_with", claim.falls_with)
+        if claim.ends is not None:
+            axis = claim.rises_with or claim.falls_with
+            if axis is None:
+                self.refuse(f"{where}.ends", claim.ends, "must have rises_with or falls_with")
+            for value in claim.ends:
+                self.one(f"{where}.ends", value, self.values_of(axis))
+        if claim.headline and not claim.ours:
+            self.refuse(f"{where}.headline", claim.headline, "must have ours")
+        self.place(f"{where}.at", claim.at)
+        limits = (claim.below, claim.above, claim.rises_with, claim.falls_with)
+        if all(limit is None for limit in limits) and not claim.at_most and not claim.at_least:
+            rule = "must have below, above, at_most, at_least, rises_with or falls_with"
+            self.refuse(f"{where}.text", claim.text, rule)
+
+    def tables(self) -> None:
+        """Everything that goes into settings, profile by profile."""
+        experiment = self.experiment
+        if not experiment.profiles:
+            self.refuse("profiles", {}, "there must be quick, full or both")
+        self.own_fields("setting", experiment.setting)
+        for policy, table in experiment.by_policy.items():
+            self.one("by_policy", policy, experiment.policies)
+            self.own_fields(f"by_policy.{policy}", table)
+        for name, profile in experiment.profiles.items():
+            where = f"profiles.{name}"
+            if profile.seeds < 1:
+                self.refuse(f"{where}.seeds", profile.seeds, "must be at least 1")
+            if profile.first_seed < 0:
+                self.refuse(f"{where}.first_seed", profile.first_seed, "must be at least 0")
+            self.own_fields(f"{where}.setting", profile.setting)
+            for axis, values in profile.values.items():
+                self.one(f"{where}.values", axis, [axis.name for axis in experiment.axes])
+                self.different(f"{where}.values.{axis}", values)
+            cells = self.cells(name)
+            points = [cell.point for cell in cells]
+            if not any(p.where.items() <= q.items() for p in experiment.panels for q in points):
+                self.refuse(f"{where}.values", profile.values, "must keep a point of some panel")
+            for cell in cells:
+                self.one(f"{where}: dataset", cell.setting.dataset, SOURCES)
+                if cell.setting.scenario.task is not None:
+                    self.one(f"{where}: scenario.task", cell.setting.scenario.task, SOURCES)
+
+    def cells(self, profile: ProfileName) -> list[Cell]:
+        try:
+            return cells_of(self.experiment, profile, seeds=1)
+        except StagewiseError as error:
+            rest = str(error).removeprefix(f"{self.experiment.id}: ")
+            raise StagewiseError(f"{self.source}: profiles.{profile}: {rest}") from None
+
+    def own_fields(self, where: str, table: dict[str, Any]) -> None:
+        for name in OF_THE_CELL:
+            if name in table:
+                self.refuse(f"{where}.{name}", table[name], "must not be given here")
+
+    def place(self, where: str, point: Point) -> None:
+        for name, value in point.items():
+            self.of_axis(where, name)
+            self.one(f"{where}.{name}", value, self.values_of(name))
+
+    def values_of(self, name: str) -> list[Value]:
+        """Every value that an axis has in any profile."""
+        values = [v for axis in self.experiment.axes if axis.name == name for v in axis.values]
+        for profile in self.experiment.profiles.values():
+            values += profile.values.get(name, [])
+        return values
+
+    def of_axis(self, where: str, name: str | None) -> None:
+        if name is not None:
+            self.one(where, name, [axis.name for axis in self.experiment.axes])
+
+    def of_policy(self, where: str, name: str | None) -> None:
+        if name is not None:
+            self.one(where, name, self.experiment.policies)
+
+    def quantity(self, where: str, name: str) -> None:
+        self.one(where, name, QUANTITIES)
+        if QUANTITIES[name].against_optimum and OPTIMUM not in self.experiment.policies:
+            self.refuse(where, name, f"needs the policy {OPTIMUM}")
+
+    def different(self, where: str, values: list[Any]) -> None:
+        if not values:
+            self.refuse(where, [], "there must be at least one")
+        for number, value in enumerate(values):
+            if value in values[:number]:
+                self.refuse(where, value, "must not be given twice")
+
+    def one(self, where: str, value: Value, known: Collection[Any]) -> None:
+        if value not in known:
+            choice = ", ".join(str(name) for name in known)
+            self.refuse(where, value, f"must be one of {choice}" if choice else "there is none")
+
+    def refuse(self, where: str, value: object, rule: str) -> NoReturn:
+        raise StagewiseError(f"{self.source}: {where} = {shown(value)}: {rule}")
