@@ -38,7 +38,7 @@ LABELS = {
 
 def draw_round(scenario: stagewise.Scenario, plan: stagewise.Plan, round_: stagewise.Round) -> None:
     """Who trains where in one round: long-term clients, stand-ins, and those who are away."""
-    decision = plan.decide(round_)
+    (decision,) = stagewise.decide(plan, [round_], mode="strict")
     clients, edges = scenario.clients.position_m, scenario.edges.position_m
     assert clients is not None and edges is not None
     serving, planned = decision.edge_of >= 0, plan.edge_of >= 0
