@@ -1,11 +1,12 @@
 # Two commands set everything up on a fresh machine: `make demo` and `make test`.
+# `make test-all` adds the tests that start servers or kill processes.
 
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo
 ROUNDS ?= 30
 
-.PHONY: demo compare test lint types bench clean
+.PHONY: demo compare compile test test-all lint types bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -32,8 +33,15 @@ compare: .venv/installed
 	$(BIN)/stagewise check $(DEMO)/s.json $(DEMO)/decisions.jsonl --online $(DEMO)/online.jsonl
 	$(BIN)/stagewise compare $(DEMO)/s.json --online $(DEMO)/online.jsonl --workers 2
 
-test: .venv/installed
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+# Once for all test processes, which would otherwise each compile the same.
+compile: .venv/installed
+	$(BIN)/python tests/compile_kernels.py
+
+test: compile
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not processes'
+
+test-all: compile
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -1,11 +1,11 @@
-"""A deployment under fire: clients and an edge are killed in the middle of rounds; what happened.
+"""A deployment with faults: clients and an edge are killed in the middle of rounds.
 
 `python benchmarks/deploy_faults.py [--rounds 10] [--clients 8] [--edges 2] [--kill-cloud]` runs
 `stagewise deploy up` on this machine with TLS and node authentication. At random moments it kills two
 clients and one edge that are training just then (and, if asked, the cloud's process, which is then
-started again). The result is held against what must be: every round complete, every decision true,
+started again). The result is compared with what must be: every round complete, every decision true,
 every update accounted for. Linux only: it looks into /proc for the processes to kill. Exit status 1 if
-anything is amiss.
+anything is wrong.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def main() -> int:
                 print(f"{time.monotonic() - began:6.1f} s: killed the cloud, and started it again")
                 process = start(command, log)
                 continue
-            name = draw_victim(out, kill.kind, rng, gone)
+            name = draw_target(out, kill.kind, rng, gone)
             gone.append(name)
             ended = kill_processes(process.pid, name)
             print(f"{time.monotonic() - began:6.1f} s: killed {name}: {len(ended)} processes")
@@ -108,7 +108,7 @@ def draw_kills(asked: argparse.Namespace, rng: random.Random) -> list[Kill]:
     return sorted(kills, key=lambda kill: (kill.round, kill.after_s))
 
 
-def draw_victim(out: Path, kind: str, rng: random.Random, gone: list[str]) -> str:
+def draw_target(out: Path, kind: str, rng: random.Random, gone: list[str]) -> str:
     """A client or an edge that is training now, and was not killed before."""
     groups = json.loads((out / "status.json").read_text())["groups"]
     names = sorted(groups) if kind == "edge" else sorted(itertools.chain(*groups.values()))
@@ -125,9 +125,9 @@ def wait_until(process: "subprocess.Popen[bytes]", out: Path, round_index: int) 
     give_up = time.monotonic() + ROUND_S * (round_index + 2)
     while process.poll() is None and time.monotonic() < give_up:
         with contextlib.suppress(OSError, ValueError):
-            said = json.loads((out / "status.json").read_text())
-            here = said["round"] == round_index and said["phase"] == "training"
-            if (here and said["pid"] == process.pid) or said["round"] > round_index:
+            status = json.loads((out / "status.json").read_text())
+            training = status["round"] == round_index and status["phase"] == "training"
+            if (training and status["pid"] == process.pid) or status["round"] > round_index:
                 return True
         time.sleep(0.1)
     return False
@@ -150,8 +150,8 @@ def kill_processes(parent: int, name: str) -> list[int]:
 def belongs(words: list[str], name: str) -> bool:
     pairs = set(itertools.pairwise(words))
     own = {("--client", name), ("--edge", name), ("--node-config", f'id="{name}"')}
-    databases = [value for option, value in pairs if option == "--database"]
-    return bool(pairs & own) or any(Path(value).name == f"{name}.db" for value in databases)
+    databases = [Path(value) for option, value in pairs if option == "--database"]
+    return bool(pairs & own) or any(path.parent.name == f"edge-{name}" for path in databases)
 
 
 def verdict(out: Path, rounds: int) -> int:
@@ -173,7 +173,7 @@ def verdict(out: Path, rounds: int) -> int:
         "every decision passes the check": check.returncode == 0,
         "every update has one fate": status["adds_up"],
         "fates sum to what was asked": sum(status["fates"].values()) == status["asked"],
-        "no link was used that was not there": links_were_there(out),
+        "no link was used that was down": links_were_up(out),
     }
     for what, true in good.items():
         print(f"{'yes' if true else 'NO '}  {what}")
@@ -181,7 +181,7 @@ def verdict(out: Path, rounds: int) -> int:
     return 0 if all(good.values()) else 1
 
 
-def links_were_there(out: Path) -> bool:
+def links_were_up(out: Path) -> bool:
     """Whether each client trained only where it had answered from."""
     return all(
         update["edge"] in line["reached"].get(update["client"], [])

@@ -75,8 +75,7 @@ def measure(scenarios: int, rounds: int) -> dict[str, float]:
             plans[planner].append(plan.plan_ms)
             for mode in ("strict", "flexible"):
                 decisions.setdefault(f"{method} {mode}", []).extend(
-                    plan.decide(round_, index=index, method=method, mode=mode)
-                    for index, round_ in enumerate(drawn)
+                    stagewise.decide(plan, drawn, method=method, mode=mode)
                 )
         for method in ("orig-prob-solver", "local-search"):
             decisions.setdefault(method, []).extend(

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 import stagewise
+from stagewise import PlanPolicy, Policy, make_policy
 from stagewise.exact.solver import Certified, solve_exactly
-from stagewise.methods.stagewise import StagewisePolicy
-from stagewise.plan_a.client_set import improve_client_set, random_client_set
-from stagewise.policy import Policy, decide_with, policy_factory
+from stagewise.loop import run_rounds
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import p0, p1
+from stagewise.search.client_set import improve_client_set, random_client_set
 from stagewise.search.instance import build_instance
 from stagewise.warm_up import warm_up
 from stagewise.world.costs import UNASSIGNED
@@ -83,9 +83,7 @@ def decisions(extent: Extent) -> dict[str, Table]:
     for seed in range(extent.first_seed, extent.first_seed + extent.scenarios):
         scenario = stagewise.generate.numeric(CLIENTS, EDGES, seed)
         policies = _policies(scenario, seed, plan_seconds)
-        paper = {
-            name: policy_factory(name)(scenario, seed=seed, seconds=None) for name in PAPER_METHODS
-        }
+        paper = {name: make_policy(name, scenario, seed) for name in PAPER_METHODS}
         rounds = stagewise.participation.bernoulli(scenario, extent.rounds, seed)
         for index, round_ in enumerate(rounds):
             began = time.perf_counter()
@@ -94,7 +92,7 @@ def decisions(extent: Extent) -> dict[str, Table]:
             some = {**policies, **paper} if index < extent.paper_rounds else policies
             costs = {}
             for name, policy in some.items():
-                decision = decide_with(policy, round_, index, name)
+                decision = next(run_rounds(policy, [round_])).decision
                 costs[name] = decision.objective
                 feasible[name].append(decision.feasible)
                 times[name].append(decision.decision_ms)
@@ -104,7 +102,7 @@ def decisions(extent: Extent) -> dict[str, Table]:
                     broken += 1
                     unproven += not np.isinf(optimum.lower_bound)
             over_paper.append(costs["pool, strict"] / costs["paper + ccu, strict"])
-        _say(f"scenario {seed}")
+        _report(f"scenario {seed}")
     gaps = np.array([optimum.gap for optimum, _ in optima])
     table: Table = [
         {
@@ -150,12 +148,12 @@ def _policies(
         plans[method] = stagewise.plan(scenario, method=method, seed=seed)
         plan_seconds[method].append(plans[method].plan_ms / 1000)
     return {
-        "pool, flexible": StagewisePolicy(plans["pool"], "pool", "flexible"),
-        "pool, strict": StagewisePolicy(plans["pool"], "pool", "strict"),
-        "repair, flexible": StagewisePolicy(plans["local-search"], "repair", "flexible"),
-        "repair, strict": StagewisePolicy(plans["local-search"], "repair", "strict"),
-        "paper + ccu, strict": StagewisePolicy(plans["paper"], "ccu", "strict"),
-        "local-search": policy_factory("local-search")(scenario, seed=seed, seconds=None),
+        "pool, flexible": PlanPolicy(plans["pool"]),
+        "pool, strict": PlanPolicy(plans["pool"], mode="strict"),
+        "repair, flexible": PlanPolicy(plans["local-search"]),
+        "repair, strict": PlanPolicy(plans["local-search"], mode="strict"),
+        "paper + ccu, strict": PlanPolicy(plans["paper"], mode="strict"),
+        "local-search": make_policy("local-search", scenario, seed),
     }
 
 
@@ -178,8 +176,7 @@ def commitment(extent: Extent) -> dict[str, Table]:
             costs: dict[str, list[float]] = defaultdict(list)
             for mode in ("strict", "flexible"):
                 before = None
-                for index, round_ in enumerate(rounds):
-                    decision = plan.decide(round_, index=index, mode=mode)
+                for decision in stagewise.decide(plan, rounds, mode=mode):
                     costs[mode].append(decision.objective)
                     if before is not None:
                         changes[mode].append(_newcomers(before, decision.edge_of))
@@ -198,7 +195,7 @@ def commitment(extent: Extent) -> dict[str, Table]:
                 "... flexible ": float(np.mean(moves["flexible"])),
             }
         )
-        _say(f"risk limit {risk}")
+        _report(f"risk limit {risk}")
     return {"The price of commitment (93 x 4, pool)": table}
 
 
@@ -220,7 +217,7 @@ def literal(extent: Extent) -> dict[str, Table]:
         scenario = stagewise.generate.numeric(clients, EDGES, seed)
         plan = stagewise.plan(scenario, method="pool", seed=seed)
         rounds = stagewise.participation.bernoulli(scenario, 10, seed)
-        decided = [plan.decide(r, index=i, mode="flexible") for i, r in enumerate(rounds)]
+        decided = stagewise.decide(plan, rounds)
         ours_ms = float(np.median([decision.decision_ms for decision in decided]))
         planned = _limited(_literal_plan, (clients, seed), extent.literal_seconds)
         solved = _limited(_literal_decision, (clients, seed), extent.literal_seconds)
@@ -239,7 +236,7 @@ def literal(extent: Extent) -> dict[str, Table]:
                 "decision, times faster": 1000 * solved[0] / ours_ms,
             }
         )
-        _say(f"literal, {clients} clients")
+        _report(f"literal, {clients} clients")
     return {"The paper's algorithms run literally": table}
 
 
@@ -295,7 +292,7 @@ def scale(extent: Extent) -> dict[str, Table]:
         command += ["--exact-seconds", str(extent.exact_seconds)]
         output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         table.append(json.loads(output.splitlines()[-1]))
-        _say(f"{clients} x {edges}")
+        _report(f"{clients} x {edges}")
     return {"Scale": table}
 
 
@@ -304,7 +301,7 @@ def one_size(clients: int, edges: int, exact_seconds: float) -> dict[str, Any]:
     warm_up()
     seed = 5000
     small = stagewise.generate.numeric(200, 60, seed)  # loads what only large systems use
-    stagewise.plan(small, method="pool").decide(np.ones(200, dtype=np.bool_), mode="flexible")
+    stagewise.decide(stagewise.plan(small), [np.ones(200, dtype=np.bool_)])
     scenario = stagewise.generate.numeric(clients, edges, seed)
     began = time.perf_counter()
     plan = stagewise.plan(scenario, method="pool", seed=seed)
@@ -316,7 +313,7 @@ def one_size(clients: int, edges: int, exact_seconds: float) -> dict[str, Any]:
     }
     rounds = list(stagewise.participation.bernoulli(scenario, 5 if clients <= 10_000 else 2, seed))
     for mode in ("flexible", "strict"):
-        decided = [plan.decide(r, index=i, mode=mode) for i, r in enumerate(rounds)]
+        decided = stagewise.decide(plan, rounds, mode=mode)
         row[f"{mode}, s"] = float(np.median([d.decision_ms for d in decided])) / 1000
         row[f"{mode}: edges in violation"] = float(
             np.mean([len({text.split(":")[0] for text in d.violations}) for d in decided])
@@ -331,7 +328,7 @@ def one_size(clients: int, edges: int, exact_seconds: float) -> dict[str, Any]:
     return row
 
 
-def _say(what: str) -> None:
+def _report(what: str) -> None:
     print(what, "done", file=sys.stderr, flush=True)
 
 

@@ -27,8 +27,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from stagewise.datasets import Dataset, Partition
+from stagewise.model_weights import ModelWeights
 from stagewise.models import build_model
-from stagewise.training import TrainingTask, TrainingTeam, Weights
+from stagewise.training import Trainer, TrainingTask
 from stagewise.training.network import read_network
 from stagewise.training.reference import ReferenceLoop
 from stagewise.world.scenario import IntArray
@@ -139,9 +140,11 @@ def interleaved(actions: dict[str, Callable[[int], object]], repetitions: int) -
     return times
 
 
-def trained(team: TrainingTeam, weights: Weights, groups: list[IntArray], index: int) -> Weights:
+def trained(
+    trainer: Trainer, weights: ModelWeights, groups: list[IntArray], index: int
+) -> ModelWeights:
     """The weights after a round."""
-    return team.train_round(weights, groups, index)
+    return trainer.train_round(weights, groups, index)[0]
 
 
 def measure_model(model: str, repetitions: int, workers: int) -> dict[str, float]:
@@ -156,11 +159,11 @@ def measure_model(model: str, repetitions: int, workers: int) -> dict[str, float
     with contextlib.ExitStack() as stack:
         actions = {"plain loop": lambda index: plain.train_round(groups, index)}
         for name, way in ways.items():
-            team = stack.enter_context(TrainingTeam(way, workers))
-            weights = team.initial_weights()
-            actions[name] = partial(trained, team, weights, groups)
+            trainer = stack.enter_context(Trainer(way, workers))
+            weights = trainer.initial_weights()
+            actions[name] = partial(trained, trainer, weights, groups)
         evaluation = f"evaluation of {work.test_images:,} images"
-        actions[evaluation] = lambda _: team.evaluate(weights)
+        actions[evaluation] = lambda _: trainer.evaluate(weights)
         times = interleaved(actions, repetitions)
     figures = {}
     for name, taken in times.items():
@@ -181,10 +184,10 @@ def measure_others(
     """Seconds of a warm round of other simulators and of ours on the same work."""
     task = make_task("mnist-cnn", COMPARED)
     groups = [np.arange(COMPARED.clients)]
-    with TrainingTeam(task, workers) as team:
-        weights = team.initial_weights()
+    with Trainer(task, workers) as trainer:
+        weights = trainer.initial_weights()
         times = interleaved(
-            {"ours": lambda index: team.train_round(weights, groups, index)}, repetitions
+            {"ours": lambda index: trainer.train_round(weights, groups, index)}, repetitions
         )
     figures = {"ours, seconds": min(times["ours"])}
     ways = {

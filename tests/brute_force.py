@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagewise.check.equations import Serving, link_cost
+from stagewise.checker.equations import Serving, link_cost
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
 
@@ -26,15 +26,24 @@ class Optimum:
 
 
 def best_decision(
-    round_: Round, pinned: np.ndarray | None = None, keep_kld: bool = True
+    round_: Round,
+    pinned: np.ndarray | None = None,
+    keep_kld: bool = True,
+    in_round: np.ndarray | None = None,
 ) -> Optimum:
-    """P0 solved by enumeration; with `pinned` (an edge for each client, or -1) P2."""
+    """P0 solved by enumeration; with `pinned` (an edge for each client, or -1) P2.
+
+    An edge that is not `in_round` (default: one all of whose links are down) has no clients and
+    costs nothing.
+    """
     scenario = round_.scenario
     data, kld = _data_and_kld(scenario)
     good = data >= scenario.limits.data_min
     if keep_kld:
         good &= kld <= scenario.limits.kld_max + TOLERANCE
-    return _cheapest(round_, good, np.zeros(len(good)), pinned)
+    if in_round is None:
+        in_round = _in_round(round_)
+    return _cheapest(round_, good, np.zeros(len(good)), pinned, in_round)
 
 
 def best_plan(scenario: Scenario) -> Optimum:
@@ -68,7 +77,11 @@ def true_risks(scenario: Scenario) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cheapest(
-    round_: Round, good: np.ndarray, reward: np.ndarray, pinned: np.ndarray | None = None
+    round_: Round,
+    good: np.ndarray,
+    reward: np.ndarray,
+    pinned: np.ndarray | None = None,
+    in_round: np.ndarray | None = None,
 ) -> Optimum:
     """The least cost less `reward` (by who serves) with a good set of clients at every edge."""
     scenario, weights = round_.scenario, round_.scenario.weights
@@ -76,7 +89,10 @@ def _cheapest(
     who, delay, energy = np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1)
     chosen = np.zeros((1, 0), dtype=np.int64)
     for edge in range(len(scenario.edges)):
-        sets, set_delay, set_energy = _sets_of(round_, edge, good, pinned)
+        if in_round is None or in_round[edge]:
+            sets, set_delay, set_energy = _sets_of(round_, edge, good, pinned)
+        else:
+            sets, set_delay, set_energy = np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1)
         left, right = np.nonzero((who[:, None] & sets[None, :]) == 0)
         who = who[left] | sets[right]
         delay = np.maximum(delay[left], set_delay[right])
@@ -92,6 +108,16 @@ def _cheapest(
     return Optimum(float(value[best]), assignment)
 
 
+def _in_round(round_: Round) -> np.ndarray:
+    """Every edge but those that have links, all of them down."""
+    edges, links = len(round_.scenario.edges), round_.scenario.links
+    found = np.ones(edges, dtype=np.bool_)
+    for edge in range(edges if round_.up is not None else 0):
+        own = [bool(round_.up[k]) for k in range(len(links)) if links.edge[k] == edge]
+        found[edge] = not own or any(own)
+    return found
+
+
 def _sets_of(
     round_: Round, edge: int, good: np.ndarray, pinned: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -99,10 +125,10 @@ def _sets_of(
     scenario, links = round_.scenario, round_.scenario.links
     cost = {
         int(links.client[link]): link_cost(
-            scenario, Serving(int(links.client[link]), edge, link), round_.cpu_hz, round_.gain
+            scenario, Serving(int(links.client[link]), edge, link), round_
         )
         for link in np.flatnonzero(links.edge == edge).tolist()
-        if round_.online[links.client[link]]
+        if round_.online[links.client[link]] and (round_.up is None or round_.up[link])
     }
     must = 0
     if pinned is not None:

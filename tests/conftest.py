@@ -1,4 +1,4 @@
-"""What tests share: where the real data is, for those that need it."""
+"""What tests share: how many random cases are tried, and where the real data is."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from helpers import PROFILE
+
 # How long an example takes says nothing about the code on a busy machine.
-settings.register_profile("stagewise", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("stagewise")
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", _PATIENT, max_examples=20)
+settings.register_profile("thorough", _PATIENT)
+settings.load_profile(PROFILE)
 
 
 @pytest.fixture

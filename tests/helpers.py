@@ -1,8 +1,34 @@
-"""Small random scenarios for tests, made directly from arrays."""
+"""Small random scenarios for tests, made directly from arrays; how much is tried, and waiting."""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from dataclasses import replace
 
 import numpy as np
 
+from stagewise.decisions import Decision
+from stagewise.loop import run_rounds
+from stagewise.policies.policy import Policy
+from stagewise.world.rounds import Round
 from stagewise.world.scenario import Clients, Edges, Limits, Links, Scenario, Weights
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+"""`quick` for `make test`, `thorough` for `make test-all`."""
+
+
+def cases(thorough: int) -> int:
+    """How many random cases a loop tries: a tenth of them in the quick profile."""
+    return thorough if PROFILE == "thorough" else max(1, thorough // 10)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    """Return as soon as `condition()` holds; an error after `seconds`, however busy the machine."""
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, f"not so after {seconds:g} s"
+        time.sleep(0.02)
 
 
 def random_scenario(
@@ -71,6 +97,28 @@ def random_scenario(
         limits=Limits(kld_max=0.5, data_min=100) if limits is None else limits,
         reference=target / target.sum() if reference else None,
     )
+
+
+def renumbered(rounds: Iterable[Round]) -> list[Round]:
+    """The same rounds, numbered from 0 in their order."""
+    return [replace(round_, index=index) for index, round_ in enumerate(rounds)]
+
+
+def decide_round(policy: Policy, round_: Round) -> Decision:
+    """The decision of `policy` in one round, which then goes as decided."""
+    return next(run_rounds(policy, [round_])).decision
+
+
+class InlineExecutor(Executor):
+    """Does everything at once, in the calling thread."""
+
+    def submit(self, function, /, *arguments, **options):
+        future: Future = Future()
+        try:
+            future.set_result(function(*arguments, **options))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 def _label_counts(

@@ -1,12 +1,18 @@
-"""Plans and rounds for the tests of Plan B."""
+"""Plans, rounds and single decisions for the tests of Plan B."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from helpers import random_scenario
 from references import random_assignment, random_round
+from stagewise.deciding import decide as decide_rounds
+from stagewise.decisions import Decision
 from stagewise.plans import Plan, make_plan
 from stagewise.problem.risk import risk_measure
-from stagewise.world.rounds import Round
+from stagewise.world.rounds import Round, round_of
 from stagewise.world.scenario import Limits, Scenario
 
 METHODS = ("ccu", "repair")
@@ -27,6 +33,20 @@ def random_case(seed: int, clients: int = 10, edges: int = 3) -> tuple[Plan, Rou
     )
     edge_of = random_assignment(scenario, rng, share=rng.uniform(0.3, 0.9))
     return plan_of(scenario, edge_of, seed=seed), random_round(scenario, rng, bool(seed % 2))
+
+
+def decide(
+    plan: Plan,
+    online: Round | np.ndarray | Iterable[str],
+    *,
+    index: int = 0,
+    mode: str = "strict",
+    **options: Any,
+) -> Decision:
+    """One round decided from a plan, as round `index`; `strict` unless said otherwise."""
+    round_ = replace(round_of(plan.scenario, online), index=index)
+    (made,) = decide_rounds(plan, [round_], mode=mode, **options)
+    return made
 
 
 def everybody(scenario: Scenario) -> Round:

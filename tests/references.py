@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from stagewise.check.equations import Serving, figures
+from stagewise.checker.equations import Serving, figures
+from stagewise.decisions import Answer, Decision
+from stagewise.problem.evaluation import evaluate, round_violations
 from stagewise.problem.statement import Problem
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Clients, Edges, Limits, Links, Scenario, Weights
@@ -102,6 +104,16 @@ def random_assignment(
             assignment[client] = rng.choice(choice)
             room[assignment[client]] -= 1
     return assignment
+
+
+def decision_of(
+    round_: Round, edge_of: Sequence[int], *, method: str = "m", lower_bound: float | None = None
+) -> Decision:
+    """A decision with its true figures, also of an answer that breaks a policy's contract."""
+    answer = Answer(np.asarray(edge_of), lower_bound)
+    evaluation = evaluate(round_, answer.edge_of)
+    violations = tuple(round_violations(round_.scenario, evaluation))
+    return Decision(round_, method, answer, evaluation, violations, decision_ms=0.5)
 
 
 def serving_of(scenario: Scenario, assignment: Sequence[int]) -> list[Serving]:

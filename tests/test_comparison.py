@@ -9,9 +9,10 @@ import pytest
 
 from helpers import random_scenario
 from stagewise.comparison import MethodSummary, compare, summarise
+from stagewise.deciding import decide, solve
 from stagewise.errors import StagewiseError
 from stagewise.plan_a.planners import plan
-from stagewise.policy import policy_names, solve
+from stagewise.policies.registry import policy_names
 from stagewise.world.fluctuation import fluctuate
 from stagewise.world.participation import bernoulli
 from stagewise.world.scenario import Limits
@@ -94,7 +95,7 @@ def test_no_rounds(world):
 def test_rounds_with_nobody_online_have_no_divergence(world):
     scenario, _ = world
     made = solve(scenario, bernoulli(scenario, 1, 0)[:0], method="fedcs")
-    nobody = plan(scenario, method="paper").decide([])
+    (nobody,) = decide(plan(scenario, method="paper"), [[]])
     assert summarise("m", [*made, nobody], 3.0).kld == 0.0
     assert summarise("m", [nobody], 3.0).plan_ms == 3.0
 

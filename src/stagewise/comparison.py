@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from stagewise.decisions import Decision
-from stagewise.policy import decide_with, policy_factory, policy_names
-from stagewise.warm_up import warm_up
+from stagewise.loop import run_rounds
+from stagewise.policies.registry import make_policy, policy_factory, policy_name, policy_names
 from stagewise.world.checks import finite, seed_number
-from stagewise.world.rounds import Round
+from stagewise.world.rounds import OnlineRounds, Round, numbered
 from stagewise.world.scenario import Scenario
 
 
@@ -39,7 +39,7 @@ class MethodSummary:
 
 def compare(
     scenario: Scenario,
-    rounds: Sequence[Round],
+    rounds: OnlineRounds,
     *,
     methods: Iterable[str] | None = None,
     seed: int = 0,
@@ -47,19 +47,43 @@ def compare(
     executor: Executor | None = None,
     progress: Callable[[MethodSummary], None] | None = None,
 ) -> list[MethodSummary]:
-    """Every method (default: all that are known) on the same rounds, in the order given.
+    """Every method on the same rounds, in the order given.
 
-    `seconds` limits each decision of the methods that search. With an `executor` the methods run in
-    its workers, one task each; decisions do not depend on it.
+    Parameters
+    ----------
+    scenario : Scenario
+        The system.
+    rounds : sequence of Round
+        In ascending order.
+    methods : iterable of str, optional
+        Names of `stagewise methods`; by default all of them.
+    seed : int
+        Of every random draw.
+    seconds : float, optional
+        The time that one decision may take.
+    executor : Executor, optional
+        Where the methods run, one task each; decisions do not depend on it.
+    progress : function, optional
+        Called with every summary as soon as it is there.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> rounds = stagewise.participation.bernoulli(scenario, rounds=2)
+    >>> found = stagewise.compare(scenario, rounds, methods=["fedcs", "c2e-assoc-only"])
+    >>> [(summary.method, summary.rounds) for summary in found]
+    [('fedcs', 2), ('c2e-assoc-only', 2)]
     """
     seed_number(seed)
     if seconds is not None:
         finite("seconds", seconds, 0, open_below=True)
-    names = policy_names() if methods is None else list(methods)
+    names = policy_names() if methods is None else [policy_name(name) for name in methods]
     for name in names:
         policy_factory(name)
     summaries: dict[str, MethodSummary] = {}
-    tasks = ((name, scenario, rounds, seed, seconds) for name in names)
+    drawn = list(numbered(scenario, rounds))
+    tasks = ((name, scenario, drawn, seed, seconds) for name in names)
     if executor is None:
         finished: Iterable[MethodSummary] = (run_method(*task) for task in tasks)
     else:
@@ -76,11 +100,10 @@ def run_method(
     name: str, scenario: Scenario, rounds: Sequence[Round], seed: int, seconds: float | None
 ) -> MethodSummary:
     """One method on all rounds."""
-    warm_up()
-    policy = policy_factory(name)(scenario, seed=seed, seconds=seconds)
-    plan = getattr(policy, "plan", None)
-    decisions = [decide_with(policy, round_, index, name) for index, round_ in enumerate(rounds)]
-    return summarise(name, decisions, None if plan is None else plan.plan_ms)
+    policy = make_policy(name, scenario, seed, seconds)
+    plan_ms = None if policy.plan is None else policy.plan.plan_ms
+    decisions = [played.decision for played in run_rounds(policy, rounds)]
+    return summarise(policy.title, decisions, plan_ms)
 
 
 def summarise(method: str, decisions: Sequence[Decision], plan_ms: float | None) -> MethodSummary:

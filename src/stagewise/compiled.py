@@ -4,29 +4,79 @@ import hashlib
 import os
 import platform
 import tempfile
-from functools import cache
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import llvmlite.binding as llvm
 import numba
-from numba import njit
+import numpy as np
+from numba.core import types
+from numba.core.codegen import JITCPUCodegen
+from numba.core.cpu import CPUContext
+from numba.core.registry import CPUDispatcher, CPUTarget
+from numba.core.target_extension import (
+    CPU,
+    dispatcher_registry,
+    jit_registry,
+    target_override,
+    target_registry,
+)
+
+NONE = -1
+"""No index: no client, link, edge or cluster, in compiled functions and in the arrays they fill."""
+
+_TARGET = "stagewise"
+Number = TypeVar("Number", bound=np.generic)
 
 
-def _use_plain_tuning() -> None:
-    """Compile for all instructions this processor has, but scheduled as for any x86-64.
+class _Codegen(JITCPUCodegen):
+    """Compiles for all instructions this processor has, but scheduled as for any x86-64.
 
     LLVM's model of some processors (znver4) makes the search fifteen times slower than its plain
     one. Who sets numba's own variables decides for themselves.
     """
-    settings: Any = numba.config
-    given = settings.CPU_NAME is not None or settings.CPU_FEATURES is not None
-    if platform.machine().lower() in ("x86_64", "amd64") and not given:
-        settings.CPU_FEATURES = llvm.get_host_cpu_features().flatten()
-        settings.CPU_NAME = "x86-64"
+
+    def _get_host_cpu_name(self) -> str:
+        settings: Any = numba.config
+        given = settings.CPU_NAME is not None or settings.CPU_FEATURES is not None
+        if platform.machine().lower() in ("x86_64", "amd64") and not given:
+            return "x86-64"
+        return str(super()._get_host_cpu_name())
 
 
-_use_plain_tuning()
+class _Context(CPUContext):
+    def init(self) -> None:
+        super().init()
+        self._internal_codegen = _Codegen("stagewise.exec")
+
+
+class _Target(CPUTarget):
+    @cached_property
+    def _toplevel_target_context(self) -> _Context:
+        return _Context(self.typing_context, self._target_name)
+
+
+class _StagewiseCPU(CPU):
+    """A target of our own: functions of others are compiled with numba's own settings."""
+
+
+target_registry[_TARGET] = _StagewiseCPU
+
+
+class _Dispatcher(CPUDispatcher):
+    targetdescr = _Target(_TARGET)
+
+    def compile(self, sig: Any) -> Any:
+        with target_override(_TARGET):
+            return super().compile(sig)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        # numba would compile a function again for each constant that another one calls it with.
+        return super().get_call_template([types.unliteral(argument) for argument in args], kws)
+
+
+dispatcher_registry[_StagewiseCPU] = _Dispatcher
+jit_registry[_StagewiseCPU] = partial(numba.jit, _target=_TARGET)
 
 
 def compiled(function: Any) -> Any:
@@ -38,12 +88,23 @@ def compiled(function: Any) -> Any:
     """
     options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
     settings: Any = numba.config
+    njit: Any = numba.njit  # whose types do not know our target
+    # Where a function's code is kept is settled here, once; what others decorate is not touched.
     before = settings.CACHE_DIR
     settings.CACHE_DIR = _cache_folder()
     try:
-        return njit(**options)(function)
+        return njit(_target=_TARGET, **options)(function)
     finally:
         settings.CACHE_DIR = before
+
+
+def writable(array: np.ndarray[Any, np.dtype[Number]]) -> np.ndarray[Any, np.dtype[Number]]:
+    """The array itself, or a copy where it is read-only.
+
+    Arrays of scenarios and rounds are read-only, which is another type to numba: every function they
+    are handed to would be compiled once more.
+    """
+    return array if array.flags.writeable else array.copy()
 
 
 @cache

@@ -1,6 +1,7 @@
-"""A decision: what is to happen in one round; and its file, `stagewise-decision/1`."""
+"""A policy's answer, the decision that follows from it, and its file, `stagewise-decision/1`."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,12 +9,15 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
+from stagewise.errors import StagewiseError, shown
 from stagewise.files import decode_json_lines, read_bytes, writing
 from stagewise.problem.evaluation import Evaluation, evaluate, round_violations
+from stagewise.world.checks import Frozen
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import LARGEST_COUNT, IntArray, Scenario
+from stagewise.world.scenario import LARGEST_COUNT, FloatArray, IntArray, Scenario
 
 FORMAT: Literal["stagewise-decision/1"] = "stagewise-decision/1"
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
@@ -48,18 +52,137 @@ class DecisionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
-    """Who trains where in one round, with every figure computed from the scenario."""
+class Answer(Frozen):
+    """What a policy answers: who serves where. Checked and frozen.
 
-    scenario: Scenario
-    round: int
-    method: str
+    Parameters
+    ----------
+    edge_of : array of int, shape (clients,)
+        The edge of each client, or -1 for one that does not serve.
+    lower_bound : float, optional
+        A proven bound: no assignment within the limits costs less.
+    edge_weights : array of float, shape (edges,), optional
+        What the data of each edge is multiplied by in the cloud's average (Eq. 3).
+
+    Examples
+    --------
+    >>> import numpy as np, stagewise
+    >>> stagewise.Answer(np.array([0, -1, 1])).edge_of
+    array([ 0, -1,  1])
+    """
+
     edge_of: IntArray
-    """The edge of each client, or -1; shape (clients,)."""
+    lower_bound: float | None = None
+    edge_weights: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        edge_of = _array(self.edge_of, "iu")
+        if edge_of is None:
+            raise StagewiseError(
+                f"answer.edge_of = {shown(self.edge_of)}: must be an array of whole numbers, one "
+                f"for each client"
+            )
+        fine = (edge_of >= -1) & (edge_of <= LARGEST_COUNT)
+        if not fine.all():
+            bad = int(np.argmin(fine))
+            raise StagewiseError(
+                f"answer.edge_of[{bad}] = {edge_of[bad]}: must be the number of an edge, or -1"
+            )
+        object.__setattr__(self, "edge_of", _frozen(edge_of, np.int64))
+        if self.lower_bound is not None:
+            object.__setattr__(self, "lower_bound", _finite_bound(self.lower_bound))
+        if self.edge_weights is not None:
+            weights = _array(self.edge_weights, "iuf")
+            if weights is not None:
+                weights = _frozen(weights, np.float64)
+            if weights is None or not (np.isfinite(weights) & (weights >= 0)).all():
+                raise StagewiseError(
+                    f"answer.edge_weights = {shown(self.edge_weights)}: must be finite numbers of at "
+                    f"least 0, one for each edge"
+                )
+            object.__setattr__(self, "edge_weights", weights)
+
+
+def _array(values: object, kinds: str) -> npt.NDArray[Any] | None:
+    """`values` as an array of one dimension; None where they are none of these kinds."""
+    try:
+        array: npt.NDArray[Any] = np.asarray(values)
+    except Exception:  # whatever the conversion of an unknown object may raise
+        return None
+    return array if array.dtype.kind in kinds and array.ndim == 1 else None
+
+
+def _frozen(array: npt.NDArray[Any], dtype: type) -> npt.NDArray[Any]:
+    with np.errstate(over="ignore"):
+        copy: npt.NDArray[Any] = np.array(array, dtype=dtype)
+    copy.flags.writeable = False
+    return copy
+
+
+def _finite_bound(value: object) -> float:
+    number = isinstance(value, float | int | np.floating | np.integer)
+    try:
+        bound = float(value) if number and not isinstance(value, bool) else math.inf  # type: ignore[arg-type]
+    except OverflowError:
+        bound = math.inf
+    if not math.isfinite(bound):
+        raise StagewiseError(
+            f"answer.lower_bound = {shown(value)}: must be a finite number or None"
+        )
+    return bound
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """Who trains where in one round, with every figure computed from the scenario.
+
+    `decide`, `solve` and `run_rounds` make decisions; users read them.
+
+    Parameters
+    ----------
+    round : Round
+        The round that was decided.
+    method : str
+        The name of the policy.
+    answer : Answer
+        What the policy answered.
+    evaluation : Evaluation
+        Clients, data and divergence of each edge; delay, energy and cost of the round.
+    violations : tuple of str
+        A line for each limit that is broken.
+    decision_ms : float
+        How long the policy took, in milliseconds.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> rounds = stagewise.participation.bernoulli(scenario, rounds=1, seed=1)
+    >>> [decision] = stagewise.solve(scenario, rounds, "c2e-assoc-only")
+    >>> decision.method, decision.round.index, len(decision.edge_of)
+    ('c2e-assoc-only', 0, 30)
+    """
+
+    round: Round
+    method: str
+    answer: Answer
     evaluation: Evaluation
     violations: tuple[str, ...]
     decision_ms: float
-    lower_bound: float | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.round.scenario
+
+    @property
+    def edge_of(self) -> IntArray:
+        """The edge of each client, or -1; shape (clients,)."""
+        return self.answer.edge_of
+
+    @property
+    def lower_bound(self) -> float | None:
+        """A proven bound on what a feasible assignment costs, where the policy gives one."""
+        return self.answer.lower_bound
 
     @property
     def objective(self) -> float:
@@ -95,7 +218,7 @@ class Decision:
         )
         return DecisionRecord(
             format=FORMAT,
-            round=self.round,
+            round=self.round.index,
             method=self.method,
             assignment=self.assignment,
             objective=self.objective,
@@ -113,36 +236,65 @@ class Decision:
 
     def __repr__(self) -> str:
         return (
-            f"Decision(round={self.round}, method={self.method!r}, clients={len(self.assignment)}, "
-            f"objective={self.objective:.4g}, feasible={self.feasible})"
+            f"Decision(round={self.round.index}, method={self.method!r}, "
+            f"clients={len(self.assignment)}, objective={self.objective:.4g}, "
+            f"feasible={self.feasible})"
         )
 
 
-def make_decision(
-    round_: Round,
-    edge_of: IntArray,
-    *,
-    index: int,
-    method: str,
-    decision_ms: float,
-    lower_bound: float | None = None,
-) -> Decision:
-    """The decision to use `edge_of`; its figures are computed here, whoever proposed it."""
-    evaluation = evaluate(round_.scenario, round_.costs, edge_of)
-    return Decision(
-        scenario=round_.scenario,
-        round=index,
-        method=method,
-        edge_of=edge_of,
-        evaluation=evaluation,
-        violations=tuple(round_violations(round_.scenario, evaluation)),
-        decision_ms=decision_ms,
-        lower_bound=lower_bound,
-    )
+def make_decision(round_: Round, answer: Answer, *, method: str, decision_ms: float) -> Decision:
+    """The decision to do as `answer` says; an answer that cannot be carried out is an error.
+
+    Every figure is computed here, whoever answered.
+    """
+    require_contract(round_, answer, method)
+    evaluation = evaluate(round_, answer.edge_of)
+    violations = tuple(round_violations(round_.scenario, evaluation))
+    return Decision(round_, method, answer, evaluation, violations, decision_ms)
+
+
+def require_contract(round_: Round, answer: Any, method: str) -> None:
+    """Raise an error if the answer of `method` cannot be carried out."""
+    broken = contract_violation(round_, answer)
+    if broken is not None:
+        raise StagewiseError(f"method {shown(method)}, round {round_.index}: {broken}")
+
+
+def contract_violation(round_: Round, answer: Any) -> str | None:
+    """What is wrong with a policy's answer, or None: the rules that hold whatever the policy."""
+    if not isinstance(answer, Answer):
+        return f"the answer must be a stagewise.Answer, not {type(answer).__name__}"
+    scenario, edge_of = round_.scenario, answer.edge_of
+    clients, edges = scenario.clients.ids, scenario.edges.ids
+    if edge_of.shape != (len(clients),):
+        return f"the answer must have shape ({len(clients)},), not {edge_of.shape}"
+    if answer.edge_weights is not None and answer.edge_weights.shape != (len(edges),):
+        return f"edge_weights must have shape ({len(edges)},), not {answer.edge_weights.shape}"
+    if edge_of.max(initial=UNASSIGNED) >= len(edges):
+        first = int(np.argmax(edge_of >= len(edges)))
+        return f"client {clients[first]!r} is given edge {edge_of[first]}, which does not exist"
+    serving = np.flatnonzero(edge_of != UNASSIGNED)
+    offline = ~round_.online[serving]
+    if offline.any():
+        return f"client {clients[serving[int(np.argmax(offline))]]!r} serves but is offline"
+    link = scenario.links.find(serving, edge_of[serving])
+    usable = np.append(round_.usable, False)[link]  # -1, no link, is not usable
+    if not usable.all():
+        place = int(np.argmin(usable))
+        what = "has no link to" if link[place] < 0 else "has a link down to"
+        first = int(serving[place])
+        return f"client {clients[first]!r} {what} edge {edges[edge_of[first]]!r}"
+    count = np.bincount(edge_of[serving], minlength=len(edges))
+    over = count > scenario.edges.capacity
+    if over.any():
+        first = int(np.argmax(over))
+        capacity = scenario.edges.capacity[first]
+        return f"edge {edges[first]!r} has {count[first]} clients, above its capacity {capacity}"
+    return None
 
 
 def named_assignment(scenario: Scenario, edge_of: IntArray) -> dict[str, str]:
-    """An assignment by ids."""
+    """An assignment by ids; `numbered_assignment` is the way back."""
     clients, edges = scenario.clients.ids, scenario.edges.ids
     serving = np.flatnonzero(edge_of != UNASSIGNED)
     return {
@@ -151,8 +303,37 @@ def named_assignment(scenario: Scenario, edge_of: IntArray) -> dict[str, str]:
     }
 
 
+def numbered_assignment(scenario: Scenario, assignment: Mapping[str, str]) -> IntArray:
+    """The edge of each client, or -1, from an assignment by ids."""
+    edge_of = np.full(len(scenario.clients), UNASSIGNED, dtype=np.int64)
+    for client, edge in assignment.items():
+        if client not in scenario.clients.index:
+            raise StagewiseError(f"assignment: {shown(client)} must be the id of a client")
+        if edge not in scenario.edges.index:
+            raise StagewiseError(
+                f"assignment[{shown(client)}] = {shown(edge)}: must be the id of an edge"
+            )
+        edge_of[scenario.clients.index[client]] = scenario.edges.index[edge]
+    return edge_of
+
+
 def save_decisions(decisions: Sequence[Decision], path: str | Path) -> None:
-    """Write a decisions file, a line for each."""
+    """Write a decisions file, a line for each.
+
+    Parameters
+    ----------
+    decisions : sequence of Decision
+        In the order of their rounds.
+    path : str or Path
+        The file; `-` is standard output.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> rounds = stagewise.participation.bernoulli(scenario, rounds=2)
+    >>> stagewise.save_decisions(stagewise.solve(scenario, rounds, "fedcs"), "decisions.jsonl")
+    """
     encoder = msgspec.json.Encoder()
     with writing(path) as stream:
         for decision in decisions:
@@ -163,3 +344,42 @@ def load_decision_records(path: str | Path) -> list[DecisionRecord]:
     """Read a decisions file as it is: what it claims is not checked against anything."""
     records: list[Any] = decode_json_lines(read_bytes(path), DecisionRecord, str(path))
     return records
+
+
+def load_decisions(path: str | Path, rounds: Iterable[Round]) -> list[Decision]:
+    """Read a decisions file, made in `rounds`; every figure is computed again.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; `-` is standard input.
+    rounds : iterable of Round
+        The rounds it was made for.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> rounds = stagewise.participation.bernoulli(scenario, rounds=2)
+    >>> stagewise.save_decisions(stagewise.solve(scenario, rounds, "fedcs"), "decisions.jsonl")
+    >>> [decision.method for decision in stagewise.load_decisions("decisions.jsonl", rounds)]
+    ['fedcs', 'fedcs']
+    """
+    known = {round_.index: round_ for round_ in rounds}
+    decisions = []
+    for record in load_decision_records(path):
+        if record.round not in known:
+            raise StagewiseError(
+                f"{path}: round = {record.round}: must be one of the {len(known)} rounds"
+            )
+        round_ = known[record.round]
+        try:
+            edge_of = numbered_assignment(round_.scenario, record.assignment)
+            answer = Answer(edge_of, record.lower_bound)
+            decision = make_decision(
+                round_, answer, method=record.method, decision_ms=record.decision_ms
+            )
+        except StagewiseError as error:
+            raise StagewiseError(f"{path}: round {record.round}: {error}") from None
+        decisions.append(decision)
+    return decisions

@@ -2,7 +2,15 @@
 
 
 class StagewiseError(ValueError):
-    """Something the user gave cannot be used; the message is one line meant for the user."""
+    """Something the user gave cannot be used; the message is one line meant for the user.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> stagewise.Triggers(every=0)
+    Traceback (most recent call last):
+    stagewise.errors.StagewiseError: every = 0: must be at least 1
+    """
 
 
 class TrainingDiverged(StagewiseError):

@@ -61,7 +61,7 @@ def writing(path: str | Path) -> Iterator[IO[bytes]]:
                 stream.flush()
                 os.fsync(stream.fileno())
             part = Path(name)
-            part.chmod(0o666 & ~_umask())
+            part.chmod(0o666 & ~umask())
             part.replace(target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -140,7 +140,8 @@ def _reason(error: Exception) -> str:
     return one_line((error.strerror if isinstance(error, OSError) else None) or str(error))
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that new files of this process do not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,29 +1,24 @@
 """A plan: the long-term clients of every edge; and its file, `stagewise-plan/1`."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 
-from stagewise.decisions import named_assignment
+from stagewise.decisions import named_assignment, numbered_assignment
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import STANDARD_STREAM, decode_json, read_bytes, write_bytes
+from stagewise.pool.library import Library
+from stagewise.pool.library_file import library_name, load_library, save_library
 from stagewise.problem.evaluation import continuity
 from stagewise.problem.risk import RiskMeasure
-from stagewise.problem.statement import Mode, edge_risks, p1, plan_violations
+from stagewise.problem.statement import edge_risks, p1, plan_violations
+from stagewise.world.checks import Frozen, frozen_array
 from stagewise.world.costs import UNASSIGNED
-from stagewise.world.rounds import Round
-from stagewise.world.scenario import LARGEST_COUNT, BoolArray, FloatArray, IntArray, Scenario
-
-if TYPE_CHECKING:
-    from stagewise.decisions import Decision
-    from stagewise.plan_b.remedies import Remedy
-    from stagewise.plan_b.service import ServiceRecord
-    from stagewise.pool.library import Library
+from stagewise.world.scenario import LARGEST_COUNT, FloatArray, IntArray, Scenario
 
 FORMAT: Literal["stagewise-plan/1"] = "stagewise-plan/1"
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
@@ -58,16 +53,48 @@ class PlanRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """The long-term clients, and what they would cost and risk."""
+class Plan(Frozen):
+    """The long-term clients, and what they would cost and risk.
+
+    `stagewise.plan` and `load_plan` make plans; users read them and hand them to `decide`.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The system it was made for.
+    method : str
+        How it was made.
+    seed : int
+        Of its random draws.
+    edge_of : array of int, shape (clients,)
+        The long-term edge of each client, or -1.
+    objective : float
+        lambda_t T + lambda_e E - lambda_c C with everybody online.
+    delay_s, energy_j, continuity : float
+        T, E and C.
+    kld_risk, data_risk : array of float, shape (edges,)
+        How likely each edge is to break (9a) and (9b) in a round.
+    violations : tuple of str
+        A line for each limit that is broken.
+    plan_ms : float
+        How long it took to make, in milliseconds.
+    library : Library, optional
+        The clusters that Plan B picks from, for a plan by `pool`.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> plan = stagewise.plan(scenario, method="local-search")
+    >>> plan.method, plan.edge_of.shape, plan.kld_risk.shape
+    ('local-search', (30,), (2,))
+    """
 
     scenario: Scenario
     method: str
     seed: int
     edge_of: IntArray
-    """The long-term edge of each client, or -1; shape (clients,)."""
     objective: float
-    """lambda_t T + lambda_e E - lambda_c C with everybody online."""
     delay_s: float
     energy_j: float
     continuity: float
@@ -75,8 +102,15 @@ class Plan:
     data_risk: FloatArray
     violations: tuple[str, ...]
     plan_ms: float
-    library: "Library | None" = None
-    """The clusters that Plan B picks from, for a plan by `pool`."""
+    library: Library | None = None
+
+    def __post_init__(self) -> None:
+        for name, dtype in (
+            ("edge_of", np.int64),
+            ("kld_risk", np.float64),
+            ("data_risk", np.float64),
+        ):
+            object.__setattr__(self, name, frozen_array(name, getattr(self, name), dtype))
 
     @property
     def feasible(self) -> bool:
@@ -86,27 +120,6 @@ class Plan:
     def assignment(self) -> dict[str, str]:
         """The edge of every long-term client, by id."""
         return named_assignment(self.scenario, self.edge_of)
-
-    def decide(
-        self,
-        online: Round | BoolArray | Iterable[str],
-        *,
-        index: int = 0,
-        method: str | None = None,
-        mode: Mode = "strict",
-        remedy: "Remedy | None" = None,
-        service: "ServiceRecord | None" = None,
-    ) -> "Decision":
-        """Plan B: the decision for a round in which the given clients are online.
-
-        `online` is a list of ids, a mask over the clients, or a `Round`; `method` is `ccu`,
-        `repair` or `pool` and follows the plan's own by default. See `stagewise.plan_b`.
-        """
-        from stagewise.plan_b.decide import decide
-
-        return decide(
-            self, online, index=index, method=method, mode=mode, remedy=remedy, service=service
-        )
 
     def record(self, library: str | None = None) -> PlanRecord:
         """The plan as it stands in a file; `library` is the name of its side file."""
@@ -170,11 +183,23 @@ def make_plan(
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:
-    """Write a plan file and, beside it, its library; to standard output goes the plan alone."""
+    """Write a plan file and, beside it, its library; to standard output goes the plan alone.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    path : str or Path
+        The file; `-` is standard output.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> stagewise.save_plan(stagewise.plan(scenario, method="local-search"), "plan.json")
+    """
     name = None
     if plan.library is not None and str(path) != STANDARD_STREAM:
-        from stagewise.pool.library_file import library_name, save_library
-
         name = library_name(path)
         save_library(plan.library, Path(path).with_name(name))
     write_bytes(path, msgspec.json.format(msgspec.json.encode(plan.record(name)), indent=1) + b"\n")
@@ -186,7 +211,23 @@ def load_plan_record(path: str | Path) -> PlanRecord:
 
 
 def load_plan(path: str | Path, scenario: Scenario) -> Plan:
-    """Read a plan made for `scenario`; an unknown id, a missing link or a full edge is an error."""
+    """Read a plan made for `scenario`; an unknown id, a missing link or a full edge is an error.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; `-` is standard input.
+    scenario : Scenario
+        The system it was made for, known by its SHA-256.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> stagewise.save_plan(stagewise.plan(scenario, method="local-search"), "plan.json")
+    >>> stagewise.load_plan("plan.json", scenario).method
+    'local-search'
+    """
     record = load_plan_record(path)
     if record.scenario_sha256 != scenario.sha256:
         raise StagewiseError(
@@ -214,11 +255,9 @@ def load_plan(path: str | Path, scenario: Scenario) -> Plan:
     )
 
 
-def _library(record: PlanRecord, scenario: Scenario, path: str | Path) -> "Library | None":
+def _library(record: PlanRecord, scenario: Scenario, path: str | Path) -> Library | None:
     if record.library is None:
         return None
-    from stagewise.pool.library_file import load_library
-
     beside = record.library != "" and Path(record.library).name == record.library
     if not beside or str(path) == STANDARD_STREAM:
         raise StagewiseError(
@@ -228,15 +267,10 @@ def _library(record: PlanRecord, scenario: Scenario, path: str | Path) -> "Libra
 
 
 def _edge_of(assignment: dict[str, str], scenario: Scenario, path: str | Path) -> IntArray:
-    edge_of = np.full(len(scenario.clients), UNASSIGNED, dtype=np.int64)
-    for client, edge in assignment.items():
-        if client not in scenario.clients.index:
-            raise StagewiseError(f"{path}: assignment: {shown(client)} must be the id of a client")
-        if edge not in scenario.edges.index:
-            raise StagewiseError(
-                f"{path}: assignment[{shown(client)}] = {shown(edge)}: must be the id of an edge"
-            )
-        edge_of[scenario.clients.index[client]] = scenario.edges.index[edge]
+    try:
+        edge_of = numbered_assignment(scenario, assignment)
+    except StagewiseError as error:
+        raise StagewiseError(f"{path}: {error}") from None
     serving = np.flatnonzero(edge_of != UNASSIGNED)
     linked = scenario.links.find(serving, edge_of[serving]) >= 0
     if not linked.all():

@@ -1,30 +1,35 @@
-"""Compile the search once, ahead of the first decision whose time is measured."""
+"""Compile a search once, ahead of the first decision whose time is measured."""
 
 from functools import cache
 
 import numpy as np
 
-from stagewise.plan_a.client_set import improve_client_set
 from stagewise.problem.risk import risk_measure
-from stagewise.problem.statement import Problem, edge_risks
+from stagewise.problem.statement import edge_risks, p0, p1
+from stagewise.search.client_set import improve_client_set
 from stagewise.search.instance import build_instance
 from stagewise.search.local_search import Effort, local_search
+from stagewise.world.rounds import Round
 from stagewise.world.scenario import Clients, Edges, Limits, Links, Scenario
 
 
 @cache
 def warm_up() -> None:
-    """Load or compile every compiled function, on the smallest scenario there is.
+    """Load or compile local search and the measures of risk, on the smallest scenario there is.
 
     The compiled code is kept on disk, so only the first process after an installation takes long.
     """
-    scenario = smallest_scenario()
-    everybody = np.ones(2, dtype=np.bool_)
-    measure = risk_measure(scenario, "exact", samples=64)
-    instance = build_instance(Problem(scenario, scenario.costs, everybody, risk=measure))
+    measure = risk_measure(smallest_scenario(), "exact", samples=64)
+    instance = build_instance(p1(measure.scenario, measure))
     found = local_search(instance, effort=Effort(runs=1, moves_per_edge=10))
-    improve_client_set(instance, np.arange(2))
     edge_risks(measure, found.assignment)
+
+
+@cache
+def warm_up_association() -> None:
+    """The same for Algs. 2 and 3."""
+    instance = build_instance(p0(Round(smallest_scenario(), np.ones(2, dtype=np.bool_))))
+    improve_client_set(instance, np.arange(2))
 
 
 def smallest_scenario() -> Scenario:

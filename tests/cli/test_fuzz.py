@@ -13,11 +13,11 @@ import pytest
 import typer.main
 
 import stagewise
-from helpers import random_scenario
+from helpers import cases, random_scenario
 from stagewise.cli import main as command_line
 from stagewise.world.scenario import Limits
 
-SCENARIOS, ROUNDS, PLANS, DECISIONS = 4000, 2000, 2200, 2500
+SCENARIOS, EXTREMES, ROUNDS, PLANS, DECISIONS = map(cases, (4000, 1000, 2000, 2200, 2500))
 
 
 class Raw(str):
@@ -318,7 +318,7 @@ def test_extreme_numbers(folder):
     )
     fields.append("label_counts")
     valid = 0
-    for number in range(500):
+    for number in range(EXTREMES):
         rng = random.Random(f"extreme {number}")
         changed = thawed(folder.scenario)
         for field in rng.sample(fields, rng.choice([1, 2, 2, 3])):
@@ -336,7 +336,7 @@ def test_extreme_numbers(folder):
         except BaseException as error:
             error.add_note(f"file {number}: {content}")
             raise
-    assert valid > 60
+    assert valid > EXTREMES // 10
 
 
 def test_rounds(folder):
@@ -419,7 +419,7 @@ def test_decisions(folder):
         return status == 2
 
     fuzz(folder, folder.decisions, "d.jsonl", DECISIONS, 4, attempt)
-    assert statuses.count(1) > 100
+    assert statuses.count(1) > DECISIONS // 25
 
 
 def well_formed(path: Path) -> bool:
@@ -439,7 +439,7 @@ def test_no_single_field_may_be_missing(folder):
     """Every field of every file, one by one: those that are optional leave a valid file."""
     optional = {"x", "y", "reference", "window", "online_probability", "history", "cpu_hz", "links"}
     optional |= {"library", "lower_bound"}
-    cases: list[tuple[list[Any], str, tuple[str, ...]]] = [
+    files: list[tuple[list[Any], str, tuple[str, ...]]] = [
         ([folder.scenario], "f.json", ("plan", "f.json", "--method", "paper")),
         ([folder.plan], "f.json", ("decide", "good.json", "f.json", "--online", "good.jsonl")),
         (
@@ -448,7 +448,7 @@ def test_no_single_field_may_be_missing(folder):
             ("solve", "good.json", "--online", "f.jsonl", "--method", "fedcs"),
         ),
     ]
-    for lines, name, command in cases:
+    for lines, name, command in files:
         total = sum(1 for _ in places(thawed(lines)))
         for number in range(total):
             changed = thawed(lines)

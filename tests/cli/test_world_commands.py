@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from stagewise.cli.world_commands import availability, scenario_app
 from stagewise.errors import StagewiseError
 from stagewise.world.generate import numeric, paper_set
-from stagewise.world.rounds import load_rounds
+from stagewise.world.rounds_file import load_rounds
 from stagewise.world.scenario_file import load_scenario
 
 app = typer.Typer()

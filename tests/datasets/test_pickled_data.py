@@ -85,6 +85,10 @@ def test_a_malicious_pickle_does_nothing(tmp_path, protocol):
         (b"\x80\x02e.", "not a valid pickle"),
         (b"h\x01.", "not a valid pickle"),
         (b"\x80\x02}}.", "not a valid pickle"),
+        (b"\x80\x02}(.", "not a valid pickle"),
+        (b"(U\x01aK\x02d.", "not a valid pickle"),
+        (b"cnumpy\ndtype\n}U\x01aK\x01sb.", "not a valid pickle"),  # to change a class of ours
+        (b"}" + b")" + b"\x85" * 500_000 + b"K\x01s.", "where str"),  # its hash ends the process
     ],
 )
 def test_what_no_batch_needs(content, message):
@@ -114,6 +118,32 @@ def test_other_classes_are_refused_by_name():
     record = {"data": collections.OrderedDict(a=1)}
     with pytest.raises(StagewiseError, match="pickle names 'collections OrderedDict'"):
         read_pickled(pickle.dumps(record), "batch")
+
+
+def test_dictionaries_that_share_their_parts_take_no_time():
+    record = {}
+    for _ in range(100):
+        record = {"a": record, "b": record}
+    with pytest.raises(StagewiseError, match="nested too deeply"):
+        read_pickled(pickle.dumps(record), "batch")
+
+
+WORDS = [
+    *(b"cnumpy\ndtype\n", b"cnumpy\nndarray\n", b"c_codecs\nencode\n", b"U\x02u1", b"U\x01a"),
+    *(b"cnumpy.core.multiarray\n_reconstruct\n", b"K\x01", b"q\x01", b"h\x01", b"q\x02", b"h\x02"),
+    *(b"I7\n", b"L7L\n", b"S'a'\n", b"Va\n", b"X\x01\0\0\0a", b"C\x01a", b"\x8a\x01\x07"),
+    *(b"\x95" + bytes(8), b"\x80\x04"),
+    *(opcode.code.encode("latin-1") for opcode in pickletools.opcodes),
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=40))
+def test_no_program_gives_anything_but_a_dictionary_or_one_line(words):
+    try:
+        assert isinstance(read_pickled(b"".join(words) + b".", "batch"), dict)
+    except StagewiseError as error:
+        assert "\n" not in str(error)
+        assert len(str(error)) < 300
 
 
 @given(st.data())

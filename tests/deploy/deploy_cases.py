@@ -1,8 +1,11 @@
-"""A small system of digits, and a post without a network, for the tests of the deployment."""
+"""A small system of digits, a clock that is moved, and waiting, for the tests of the deployment."""
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from stagewise.deploy.task import TaskFile
 from stagewise.world.generate import Task, numeric
@@ -26,17 +29,30 @@ def largest_difference(weights, others):
     return max(np.abs(weights[name] - others[name]).max() for name in weights)
 
 
-def fates(outcome):
+def fates(trained):
     """(client, edge round) -> fate; an update with two fates fails."""
     found = {}
-    for report in outcome.clients:
+    for report in trained.clients:
         assert (report.client, report.edge_round) not in found
         assert (report.reason == "") == (report.fate == "counted")
         found[report.client, report.edge_round] = report.fate
     return found
 
 
-class Clock:
+def same_figures(trained, expected):
+    """The losses and norms that the simulator has, also where edges and clients report them."""
+    last = max(report.edge_round for report in expected.clients)
+    names = {0: ["loss_before"], last: ["loss_after", "update_norm"]}
+    found = {(report.client, report.edge_round): report for report in trained.clients}
+    for report in expected.clients:
+        for name in names[report.edge_round]:
+            other = getattr(found[report.client, report.edge_round], name)
+            assert other == pytest.approx(getattr(report, name), abs=1e-6)
+    for report in trained.clients:
+        assert None not in (report.loss_before, report.loss_after, report.update_norm)
+
+
+class ManualClock:
     """Time that passes when somebody waits."""
 
     def __init__(self):
@@ -47,3 +63,11 @@ class Clock:
 
     def wait(self, seconds):
         self.now += seconds
+
+
+def wait_until(condition: Callable[[], object], deadline_s: float = 60.0) -> None:
+    """Return once `condition` holds; fails after `deadline_s`, which a busy machine must not reach."""
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {deadline_s:g} s"
+        time.sleep(0.02)

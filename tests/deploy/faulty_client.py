@@ -1,6 +1,6 @@
-"""A client that misbehaves: NaN and a wrong shape in round 3, a long sleep in round 4."""
+"""A client that misbehaves: NaN and a wrong shape in round 3, silence in round 4."""
 
-import time
+import threading
 
 import numpy as np
 
@@ -8,18 +8,26 @@ from stagewise.deploy.apps.client_app import Client, arguments, make_app
 from stagewise.deploy.executor import serve
 from stagewise.deploy.task import TaskFile
 
+
+def _not_finite(model):
+    return {name: array * np.nan for name, array in model.items()}
+
+
+def _cut_off(model):
+    return {name: array[:1] for name, array in model.items()}
+
+
 if __name__ == "__main__":
     given = arguments()
     client = Client(given.client, TaskFile.load(given.task), given.scenario)
 
-    def train(step, weights):
-        model = client.train(step, weights)
-        if step.round == 3 and step.edge_round == 0:
-            return {name: array * np.nan for name, array in model.items()}
-        if step.round == 3:
-            return {name: array[:1] for name, array in model.items()}
-        if step.round == 4:
-            time.sleep(150)
-        return model
+    def train(order, weights):
+        trained = client.train(order, weights)
+        if order.round == 3:
+            faulty = _not_finite if order.edge_round == 0 else _cut_off
+            return trained._replace(weights=faulty(trained.weights))
+        if order.round == 4:
+            threading.Event().wait()  # for ever
+        return trained
 
     serve(make_app(client.name, train), given.node, given.secret.read_bytes())

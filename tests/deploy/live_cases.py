@@ -1,26 +1,39 @@
-"""A deployment without processes: a transport that fails as it is told, and what drives it."""
+"""A deployment without processes: a transport that fails as scripted, and what runs on it."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from stagewise.deciding import wrapped
+from stagewise.decisions import Decision
 from stagewise.deploy.coordinator import Coordinator
 from stagewise.deploy.costs import MeasuredCosts
 from stagewise.deploy.deadlines import Deadlines
-from stagewise.deploy.records import Deployment, load_deployment, save_deployment
-from stagewise.deploy.remaining import LivePlanPolicy
-from stagewise.deploy.session import LiveSession
-from stagewise.deploy.transport import ClientReport, EdgeReport, Order, Outcome, Presence
+from stagewise.deploy.exchange import ClientReport, EdgeReport, Presence, RoundOrder, TrainedRound
+from stagewise.deploy.in_process import covering_edges
+from stagewise.deploy.records import (
+    DEPLOYMENT,
+    Deployment,
+    LiveRecord,
+    deployment_file,
+    load_deployment,
+)
+from stagewise.deploy.up import make_coordinator, run_session
+from stagewise.loop import run_rounds
+from stagewise.outcomes import Outcome
 from stagewise.plans import Plan
-from stagewise.policy import Policy
-from stagewise.simulator.config import Participation, RunConfig, make_config
-from stagewise.simulator.decider import Decider
-from stagewise.simulator.directory import RunDirectory
-from stagewise.simulator.run import Run
+from stagewise.policies.plan_policy import PlanPolicy
+from stagewise.policies.policy import Policy
+from stagewise.policies.remedied import Remedy
+from stagewise.problem.statement import Mode
+from stagewise.runs.config import Participation, RunConfig, make_config
+from stagewise.runs.directory import RunDirectory
+from stagewise.runs.run import Run
+from stagewise.runs.session import policy_of_folder, policy_of_run
 from stagewise.world.scenario import Clients, Edges, Limits, Links, Scenario
 
 MODEL = {"w": np.zeros(4, dtype=np.float32)}
@@ -76,46 +89,35 @@ def plan_of(scenario: Scenario, edge_of: Sequence[int]) -> Plan:
     )
 
 
-def covering(scenario: Scenario) -> dict[str, tuple[str, ...]]:
-    """The edges of each client."""
-    links = scenario.links
-    return {
-        client: tuple(
-            scenario.edges.ids[j] for j in links.edge[links.start[i] : links.start[i + 1]]
-        )
-        for i, client in enumerate(scenario.clients.ids)
-    }
-
-
 @dataclass
 class ScriptedTransport:
-    """Everyone is there and every update counts, except as `gone` and `spoil` have it.
+    """Everyone answers and every update counts, except as `gone` and `spoil` have it.
 
     `gone[poll]` are the clients and edges that do not answer the poll of that number, from 0.
-    `spoil(order, outcome)` may change what a round gives. A counted round adds 1 to the model.
+    `spoil(order, trained)` may change what a round gives. A counted round adds 1 to the model.
     """
 
     scenario: Scenario
     gone: Mapping[int, Collection[str]] = field(default_factory=dict)
-    spoil: Callable[[Order, Outcome], Outcome] = lambda order, outcome: outcome
+    spoil: Callable[[RoundOrder, TrainedRound], TrainedRound] = lambda order, trained: trained
     train_s: float = 0.5
     overhead_s: float = 2.0
     polls: int = 0
-    orders: list[Order] = field(default_factory=list)
+    orders: list[RoundOrder] = field(default_factory=list)
 
-    def who_is_there(self, deadline_s: float) -> Presence:
+    def roll_call(self, deadline_s: float) -> Presence:
         gone = set(self.gone.get(self.polls, ()))
         self.polls += 1
         edges_of = {
             client: tuple(edge for edge in edges if edge not in gone)
-            for client, edges in covering(self.scenario).items()
+            for client, edges in covering_edges(self.scenario).items()
             if client not in gone
         }
-        there = {client: edges for client, edges in edges_of.items() if edges}
+        present = {client: edges for client, edges in edges_of.items() if edges}
         edges = tuple(edge for edge in self.scenario.edges.ids if edge not in gone)
-        return Presence(there, dict.fromkeys(there, 1.5), edges)
+        return Presence(present, dict.fromkeys(present, 1.5), edges)
 
-    def train_round(self, order: Order) -> Outcome:
+    def train_round(self, order: RoundOrder) -> TrainedRound:
         self.orders.append(order)
         index, data = self.scenario.clients.index, self.scenario.clients.data
         reports = tuple(
@@ -130,7 +132,7 @@ class ScriptedTransport:
         )
         crossed = MODEL_BYTES * len(edges)
         weights = {name: array + 1 for name, array in order.weights.items()}
-        return self.spoil(order, Outcome(weights, reports, edges, crossed, crossed, 7.0))
+        return self.spoil(order, TrainedRound(weights, reports, edges, crossed, crossed, 7.0))
 
     def report(self, client: str, edge: str, edge_round: int) -> ClientReport:
         trip_s = self.train_s + self.overhead_s
@@ -157,30 +159,61 @@ def config_of(scenario: Scenario, **fields: Any) -> RunConfig:
     return make_config(**(given | fields))
 
 
-def planned(scenario: Scenario, remedy: str = "lend", mode: str = "strict") -> LivePlanPolicy:
+def planned(scenario: Scenario, mode: Mode = "strict") -> PlanPolicy:
     """Even clients are long-term at es0, odd ones at es1."""
     edge_of = np.arange(len(scenario.clients)) % 2
-    return LivePlanPolicy(plan_of(scenario, edge_of), "repair", mode, remedy=remedy)
+    policy = PlanPolicy(plan_of(scenario, edge_of), "repair", mode)
+    policy.name = "planned"
+    return policy
 
 
-def coordinator_of(transport: Any, policy: Policy, **fields: Any) -> Coordinator:
+class LiveRound(NamedTuple):
+    """A round with all that came of it."""
+
+    decision: Decision
+    outcome: Outcome
+    live: LiveRecord
+    weights: Mapping[str, Any]
+    """The model after it."""
+
+
+def coordinator_of(transport: Any, **fields: Any) -> Coordinator:
     scenario = transport.scenario
-    config = fields.pop("config", config_of(scenario))
     given: dict[str, Any] = {
-        "config": config,
+        "config": config_of(scenario),
         "scenario": scenario,
         "design": "H",
         "transport": transport,
-        "decider": Decider(policy, "planned", None, config.replanning, lambda ordered, plan: None),
-        "evaluate": lambda weights: SimpleNamespace(accuracy=0.5, loss=float(weights["w"][0])),
+        "weights": MODEL,
+        "evaluate": Evaluator().evaluate,
         "deadlines": Deadlines(2.0, 2),
         "costs": MeasuredCosts(scenario),
     }
     return Coordinator(**(given | fields))
 
 
-class StandInTeam:
-    """Evaluates without training anything."""
+def play(
+    transport: Any,
+    rounds: int = 1,
+    policy: Policy | None = None,
+    *,
+    remedy: Remedy | None = "lend",
+    **fields: Any,
+) -> tuple[Coordinator, list[LiveRound]]:
+    """Rounds of a coordinator under a policy, in memory."""
+    scenario = transport.scenario
+    fields.setdefault("config", config_of(scenario, rounds=rounds))
+    coordinator = coordinator_of(transport, **fields)
+    decides = wrapped(planned(scenario) if policy is None else policy, remedy=remedy)
+    played = []
+    for decision, outcome, _ in run_rounds(decides, coordinator.rounds(0), coordinator):
+        assert coordinator.live is not None
+        played.append(LiveRound(decision, outcome, coordinator.live, coordinator.weights))
+    return coordinator, played
+
+
+class Evaluator:
+    """In place of a trainer where nothing is trained."""
 
     def initial_weights(self) -> dict[str, Any]:
         return {name: array.copy() for name, array in MODEL.items()}
@@ -189,7 +222,7 @@ class StandInTeam:
         return SimpleNamespace(accuracy=0.5, loss=float(weights["w"][0]))
 
 
-def sit(
+def run_in(
     path: Path,
     transport: Any,
     policy: Policy | None = None,
@@ -198,24 +231,24 @@ def sit(
     measured_costs: bool = False,
     **fields: Any,
 ) -> Run:
-    """One sitting of the run in `path`, which is begun if it is not there."""
-    scenario = transport.scenario
-    chosen = planned(scenario) if policy is None else policy
+    """The run in `path` to its end or an interruption; it is begun if it is not there.
+
+    `policy` is given again where it is one of the test's own.
+    """
+    scenario, trainer = transport.scenario, Evaluator()
     if path.exists():
         directory = RunDirectory.open(path)
         deployment, config = load_deployment(path), directory.config()
-        plan = directory.plan(scenario)
-        if plan is not None:
-            chosen = LivePlanPolicy(plan, "repair", "strict", remedy="lend")
+        decides = policy_of_folder(directory, policy)
     else:
-        config = config_of(scenario, **fields)
+        made = planned(scenario) if policy is None else policy
+        config = config_of(scenario, **({"policy": made.title} | fields))
+        config, decides = policy_of_run(config, made, RunDirectory(path))
         deployment = Deployment(
             design=design, deadline_factor=2.0, measured_costs=measured_costs, polls=0
         )
-        plan = chosen.plan if isinstance(chosen, LivePlanPolicy) else None
-        directory = RunDirectory.create(path, config, scenario, [], plan)
-        save_deployment(deployment, path)
+        beside = {DEPLOYMENT: deployment_file(deployment)}
+        directory = RunDirectory.create(path, config, scenario, [], decides.plan, beside)
     with directory.recording() as recorder:
-        team: Any = StandInTeam()
-        session = LiveSession(deployment, config, scenario, chosen, transport, team)
-        return session.run(directory, recorder)
+        coordinator = make_coordinator(path, deployment, config, scenario, transport, trainer)
+        return run_session(directory, recorder, coordinator, decides)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stagewise.deploy.aggregation import fault, mean_model
+from stagewise.deploy.aggregation import cloud_model, mean_model, model_fault, update_norm
 from stagewise.errors import StagewiseError
 
 
@@ -34,6 +34,20 @@ def test_nothing_has_no_mean():
         mean_model([], [])
 
 
+def test_the_clouds_mean_is_by_data_times_weight():
+    before, models = model(9.0), [("a", model(1.0), 10), ("b", model(5.0), 30), ("c", None, 0)]
+    assert cloud_model(before, models)["w"][0, 0] == 4
+    equal = cloud_model(before, models, {"a": 0.3, "b": 0.1, "c": 7.0})
+    np.testing.assert_allclose(equal["w"], 3, rtol=1e-6)
+    alone = cloud_model(before, models, {"a": 1.0, "b": 0.0, "c": 1.0})
+    np.testing.assert_array_equal(alone["w"], model(1.0)["w"])
+    assert alone["batches"] == 5  # as in the simulator: of all edges
+    huge = cloud_model(before, models, {"a": 1e308, "b": 1e308, "c": 0.0})
+    np.testing.assert_allclose(huge["w"], 4, rtol=1e-6)
+    assert cloud_model(before, models, {"a": 0.0, "b": 0.0, "c": 1.0}) is before
+    assert cloud_model(before, []) is before
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -46,8 +60,26 @@ def test_nothing_has_no_mean():
     ],
 )
 def test_what_is_wrong_with_an_update_is_said(change, reason):
-    assert fault({**model(1.0), **change}, model(0.0)) == reason
+    assert model_fault({**model(1.0), **change}, model(0.0)) == reason
 
 
 def test_a_missing_part_is_named():
-    assert fault({"w": model(1.0)["w"]}, model(0.0)) == "batches is missing"
+    assert model_fault({"w": model(1.0)["w"]}, model(0.0)) == "batches is missing"
+
+
+def test_the_norm_of_an_update_is_that_of_all_parameters():
+    before = {"w": np.zeros((2, 2)), "b": np.ones(3, dtype=np.float32), "n": np.array(7)}
+    after = {"w": np.full((2, 2), 2.0), "b": np.full(3, 4.0, dtype=np.float32), "n": np.array(9)}
+    assert update_norm(before, after) == pytest.approx(np.sqrt(4 * 2**2 + 3 * 3**2))
+    assert update_norm(before, before) == 0.0
+    # Running statistics are not trained, and batches are counted.
+    statistics = {"bn.running_mean": np.ones(2), "bn.running_var": np.ones(2)}
+    moved = {name: array + 100 for name, array in statistics.items()}
+    assert update_norm(before | statistics, after | moved) == update_norm(before, after)
+
+
+def test_a_norm_that_is_too_large_to_represent_is_not_known():
+    assert update_norm({"w": np.zeros(2)}, {"w": np.full(2, 1e300)}) is None
+    huge = np.finfo(np.float32).max
+    single = {"w": np.full(4, huge, dtype=np.float32)}
+    assert update_norm({"w": -single["w"]}, single) == pytest.approx(4 * float(huge))

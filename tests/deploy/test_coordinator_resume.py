@@ -5,24 +5,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from live_cases import MODEL, ScriptedTransport, coordinator_of, planned, sit, two_edges
+from live_cases import ScriptedTransport, coordinator_of, planned, play, run_in, two_edges
 
-from stagewise.check import check_decisions
+from stagewise.checker import check
+from stagewise.cli.main import main
+from stagewise.decisions import Answer
 from stagewise.deploy.records import LIVE, STATUS, load_live
-from stagewise.deploy.remaining import LivePolicy
 from stagewise.deploy.status import adds_up, read_status
 from stagewise.errors import StagewiseError
-from stagewise.simulator.config import Replanning
-from stagewise.simulator.directory import CHECKPOINT, ONLINE, RunDirectory, lock
-from stagewise.simulator.run import load_run
+from stagewise.policies.policy import Policy
+from stagewise.runs.config import Replanning
+from stagewise.runs.directory import CHECKPOINT, ONLINE, RunDirectory, lock
+from stagewise.runs.run import load_run
 from stagewise.world.estimator import ParticipationEstimator
 
 GONE = {1: ["c0"], 2: ["es0"], 4: ["c1", "c3"]}
 TIMINGS = {"decision_ms", "wall_s", "poll_s", "plan_ms"}
 
 
-def told(path, name):
-    """A file of JSON lines without what a clock said."""
+def lines_of(path, name):
+    """A file of JSON lines without what a clock measured."""
     lines = [json.loads(line) for line in (path / name).read_text().splitlines()]
     return [
         {key: value for key, value in line.items() if key not in TIMINGS}
@@ -35,10 +37,10 @@ def told(path, name):
 def stopping(scenario, in_round, error=KeyboardInterrupt):
     """Polls are numbered from the first of the whole run."""
 
-    def spoil(order, outcome):
+    def spoil(order, trained):
         if order.round == in_round:
             raise error
-        return outcome
+        return trained
 
     return ScriptedTransport(scenario, GONE, spoil)
 
@@ -46,17 +48,17 @@ def stopping(scenario, in_round, error=KeyboardInterrupt):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, StagewiseError("the engine")])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, error):
     scenario = two_edges()
-    straight = sit(tmp_path / "a", ScriptedTransport(scenario, GONE))
+    straight = run_in(tmp_path / "a", ScriptedTransport(scenario, GONE))
     for stop in (0, 3):
         with pytest.raises(error if isinstance(error, type) else type(error)):
-            sit(tmp_path / "b", stopping(scenario, stop, error))
+            run_in(tmp_path / "b", stopping(scenario, stop, error))
         assert read_status(tmp_path / "b").phase == "stopped"
         assert len(load_run(tmp_path / "b").records) == stop
     again = ScriptedTransport(scenario, GONE, polls=3)
-    resumed = sit(tmp_path / "b", again)
+    resumed = run_in(tmp_path / "b", again)
     assert [order.round for order in again.orders] == [3, 4, 5]
     for name in ("decisions.jsonl", "rounds.jsonl", "online.jsonl", LIVE):
-        assert told(tmp_path / "a", name) == told(tmp_path / "b", name)
+        assert lines_of(tmp_path / "a", name) == lines_of(tmp_path / "b", name)
     np.testing.assert_array_equal(straight.weights["w"], resumed.weights["w"])
     assert resumed.finished
     assert read_status(tmp_path / "b").phase == "finished"
@@ -65,7 +67,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, error):
 def test_what_a_killed_process_left_behind_is_cut_off(tmp_path):
     scenario, path = two_edges(), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        sit(path, stopping(scenario, 3))
+        run_in(path, stopping(scenario, 3))
     whole = (path / LIVE).read_bytes()
     # Lines that the checkpoint knows nothing of, and a part of one.
     with (path / LIVE).open("ab") as stream:
@@ -73,56 +75,90 @@ def test_what_a_killed_process_left_behind_is_cut_off(tmp_path):
     with (path / ONLINE).open("ab") as stream:
         stream.write(b'["c0"]\n')
     (path / ".live.part").write_bytes(b"")
-    sit(path, ScriptedTransport(scenario, GONE, polls=3))
+    run_in(path, ScriptedTransport(scenario, GONE, polls=3))
     assert [line.round for line in load_live(path, 6)] == list(range(6))
     assert (path / LIVE).read_bytes().count(b"\n") == 6
     run = load_run(path)
     assert len(run.online) == 6
-    assert check_decisions(scenario, run.online, run.decisions) == []
+    assert check(scenario, run.decisions, run.online) == []
     assert not (path / ".live.part").exists()
 
 
 def test_what_was_learned_is_known_again(tmp_path):
     scenario = two_edges()
     transport = ScriptedTransport(scenario, train_s=2.0)
-    coordinator = coordinator_of(transport, planned(scenario))
-    records = [coordinator.play(index, MODEL).live for index in range(4)]
-    again = coordinator_of(transport, planned(scenario))
-    again.restore(records)
+    coordinator, played = play(transport, rounds=4)
+    again = coordinator_of(transport)
+    again.restore([one.live for one in played])
     edge_of = planned(scenario).plan.edge_of
     assert again.costs.delay_s(edge_of) == coordinator.costs.delay_s(edge_of)
     assert again.deadlines.round_s(1.0, 2) == coordinator.deadlines.round_s(1.0, 2)
     assert again.deadlines.poll_s() == coordinator.deadlines.poll_s()
 
 
-def test_decisions_with_measured_cpus_are_true_by_the_files(tmp_path):
+def test_measured_delays_are_the_next_round_s_and_true_by_the_files(tmp_path, capsys):
     scenario, path = two_edges(), tmp_path / "run"
-    run = sit(path, ScriptedTransport(scenario, GONE, train_s=4.0), measured_costs=True)
-    assert run.online[0].cpu_hz is None
-    assert (run.online[5].cpu_hz < scenario.clients.cpu_hz).all()
-    assert check_decisions(scenario, run.online, run.decisions) == []
+    transport = ScriptedTransport(scenario, GONE, train_s=4.0)
+    run = run_in(path, transport, measured_costs=True)
+    lines = [json.loads(line) for line in (path / ONLINE).read_text().splitlines()]
+    assert isinstance(lines[0], list)  # nothing was measured yet
+    for index, line in enumerate(lines[1:], start=1):
+        links = {
+            (client, edge): cost
+            for client, row in line["links"].items()
+            for edge, cost in row.items()
+        }
+        assert len(links) == len(scenario.links)
+        assert all(set(cost) == {"delay_s", "energy_j"} for cost in links.values())
+        # What the loop decided on is what the file says, and nothing but delays has changed.
+        delay_s, energy_j = run.online[index].costs.delay_s, run.online[index].costs.energy_j
+        np.testing.assert_array_equal([cost["delay_s"] for cost in links.values()], delay_s)
+        np.testing.assert_array_equal(energy_j, scenario.costs.energy_j)
+    assert (run.online[5].delay_s > scenario.costs.delay_s).all()
+    assert run.decisions[5].delay_s > 2 * run.decisions[0].delay_s
+    assert check(scenario, run.decisions, run.online) == []
+    names = [str(path / name) for name in ("scenario.json", "decisions.jsonl", ONLINE)]
+    assert main(["check", *names[:2], "--online", names[2]]) == 0
+    lines[5]["links"]["c0"]["es0"]["delay_s"] *= 2
+    (path / ONLINE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["check", *names[:2], "--online", names[2]]) == 1
+
+
+def test_a_run_with_measured_delays_that_was_stopped_ends_as_one_that_was_not(tmp_path):
+    scenario = two_edges()
+    run_in(tmp_path / "a", ScriptedTransport(scenario, GONE, train_s=4.0), measured_costs=True)
+    stopped = stopping(scenario, 3)
+    stopped.train_s = 4.0
+    with pytest.raises(KeyboardInterrupt):
+        run_in(tmp_path / "b", stopped, measured_costs=True)
+    run_in(tmp_path / "b", ScriptedTransport(scenario, GONE, train_s=4.0, polls=3))
+    assert (tmp_path / "a" / ONLINE).read_bytes() == (tmp_path / "b" / ONLINE).read_bytes()
+    checkpoints = [(tmp_path / name / CHECKPOINT).read_bytes() for name in "ab"]
+    assert checkpoints[0] == checkpoints[1]
+    for name in ("decisions.jsonl", "rounds.jsonl", LIVE):
+        assert lines_of(tmp_path / "a", name) == lines_of(tmp_path / "b", name)
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     scenario, path = two_edges(), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        sit(path, stopping(scenario, 3))
-    from stagewise.simulator.checkpoint import save_checkpoint
+        run_in(path, stopping(scenario, 3))
+    from stagewise.runs.checkpoint import save_checkpoint
 
-    position = RunDirectory.open(path).position()
-    save_checkpoint(path / CHECKPOINT, {"w": np.zeros(3, dtype=np.float32)}, position)
+    state = RunDirectory.open(path).state()
+    save_checkpoint(path / CHECKPOINT, {"w": np.zeros(3, dtype=np.float32)}, 2, state)
     with pytest.raises(StagewiseError, match="the weights must be those of the run's model"):
-        sit(path, ScriptedTransport(scenario))
+        run_in(path, ScriptedTransport(scenario))
 
 
 def test_a_line_that_is_missing_is_noticed(tmp_path):
     scenario, path = two_edges(), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        sit(path, stopping(scenario, 3))
+        run_in(path, stopping(scenario, 3))
     lines = (path / LIVE).read_bytes().splitlines(keepends=True)
     (path / LIVE).write_bytes(lines[0] + lines[2])
     with pytest.raises(StagewiseError, match=r"live\.jsonl: the rounds must be in order"):
-        sit(path, ScriptedTransport(scenario))
+        run_in(path, ScriptedTransport(scenario))
 
 
 def test_plan_a_runs_beside_the_rounds_with_what_was_observed(tmp_path):
@@ -130,61 +166,63 @@ def test_plan_a_runs_beside_the_rounds_with_what_was_observed(tmp_path):
     scenario, path = replace(two_edges(), window=3), tmp_path / "run"
     transport = ScriptedTransport(scenario, dict.fromkeys(range(99), ("c0",)))
     with pytest.raises(KeyboardInterrupt):
-        sit(
+        run_in(
             path,
             ScriptedTransport(scenario, transport.gone, stopping(scenario, 5).spoil),
             rounds=9,
             replanning=Replanning(every=4),
         )
     transport.polls = 5
-    run = sit(path, transport)
-    position = RunDirectory.open(path).position()
-    assert [ordered for ordered, _ in position.orders] == [3, 7]
-    assert position.adopted == [4, 8]
+    run = run_in(path, transport)
+    state = RunDirectory.open(path).state()
+    assert [ordered for ordered, _ in state["orders"]] == [3, 7]
+    assert state["adopted"] == [4, 8]
     later = [json.loads(plan.read_text()) for plan in RunDirectory.open(path).later_plans()]
     estimator = ParticipationEstimator(scenario.clients.online_probability, window=3)
     for _ in range(4):
         estimator.observe(np.arange(6) > 0)
     known = estimator.probabilities()
     assert known[0] < 0.4 < 0.9 < known[1]
-    assert later[0]["scenario_sha256"] == scenario.with_online_probability(known).sha256
+    assert later[0]["scenario_sha256"] == scenario.as_of(online_probability=known).sha256
     assert len(later) == 2
-    assert check_decisions(scenario, run.online, run.decisions) == []
+    assert check(scenario, run.decisions, run.online) == []
     assert adds_up(load_live(path, 9))
 
 
-class Counting:
+class Counting(Policy):
     """A policy of somebody else's: its answer depends on how often it was asked."""
 
-    made: list["Counting"]
+    name = "counting"
 
-    def __init__(self, scenario):
-        self.scenario, self.asked = scenario, []
-        self.made.append(self)
+    def __init__(self):
+        self.asked, self.rounds = 0, []
 
-    def decide(self, round_, index):
-        self.asked.append(index)
-        edge = len(self.asked) % len(self.scenario.edges)
-        return np.where(round_.online, edge, -1)
+    def decide(self, round_):
+        self.asked += 1
+        self.rounds.append(round_.index)
+        edges = np.flatnonzero(round_.edges_up)
+        return Answer(np.where(round_.online, edges[self.asked % len(edges)], -1))
+
+    def state(self):
+        return {"asked": self.asked}
+
+    def restore(self, state):
+        self.asked = state["asked"]
 
 
-def test_a_policy_of_somebody_elses_is_asked_again_about_every_round(tmp_path):
-    """Also about those in which an edge was gone, for which another one was made."""
+def test_a_policy_with_a_state_goes_on_with_it_and_is_asked_about_no_round_twice(tmp_path):
     scenario = two_edges()
-
-    def policy():
-        Counting.made = []
-        return LivePolicy(Counting(scenario), Counting, "lend")
-
-    straight = policy()
-    sit(tmp_path / "a", ScriptedTransport(scenario, GONE), straight)
-    asked = [each.asked for each in Counting.made]
-    assert asked == [[0, 1, 3, 4, 5], [2]]
+    run_in(tmp_path / "a", ScriptedTransport(scenario, GONE), Counting(), remedy="drop")
     with pytest.raises(KeyboardInterrupt):
-        sit(tmp_path / "b", stopping(scenario, 4), policy())
-    sit(tmp_path / "b", ScriptedTransport(scenario, GONE, polls=4), policy())
-    assert [each.asked for each in Counting.made] == asked
-    assert told(tmp_path / "a", "decisions.jsonl") == told(tmp_path / "b", "decisions.jsonl")
+        run_in(tmp_path / "b", stopping(scenario, 4), Counting(), remedy="drop")
+    resumed = Counting()
+    run_in(tmp_path / "b", ScriptedTransport(scenario, GONE, polls=4), resumed)
+    assert resumed.rounds == [4, 5]
+    assert lines_of(tmp_path / "a", "decisions.jsonl") == lines_of(
+        tmp_path / "b", "decisions.jsonl"
+    )
+    states = [RunDirectory.open(tmp_path / name).state() for name in "ab"]
+    assert states[0] == states[1] == {"policy": {"asked": 6}}
 
 
 def test_a_look_at_the_status_does_not_keep_a_run_out(tmp_path, monkeypatch):
@@ -203,12 +241,12 @@ def test_a_look_at_the_status_does_not_keep_a_run_out(tmp_path, monkeypatch):
 def test_two_processes_cannot_run_one_folder(tmp_path):
     scenario, path = two_edges(), tmp_path / "run"
 
-    def spoil(order, outcome):
+    def spoil(order, trained):
         assert read_status(path).running
         with pytest.raises(StagewiseError, match="another process is running it"):
-            sit(path, ScriptedTransport(scenario))
-        return outcome
+            run_in(path, ScriptedTransport(scenario))
+        return trained
 
-    sit(path, ScriptedTransport(scenario, spoil=spoil), rounds=2)
+    run_in(path, ScriptedTransport(scenario, spoil=spoil), rounds=2)
     assert not read_status(path).running
     assert json.loads((path / STATUS).read_text())["phase"] == "finished"

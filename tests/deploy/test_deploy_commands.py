@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stagewise.cli.main import main
-from stagewise.deploy.up import _alone, local_folder
+from stagewise.deploy.up import _exclusive, local_folder
 from stagewise.errors import StagewiseError
-from stagewise.simulator.directory import RunDirectory
+from stagewise.runs.directory import RunDirectory
 
 QUICK = ["--design", "in-process", "--dataset", "digits", "--policy", "fedcs", "--polls", "0"]
 
@@ -58,41 +58,42 @@ def test_a_run_that_is_over_stays_as_it_is(run):
         ("--design", "F", "'in-process'"),
         ("--clients", "9", "8"),
         ("--deadline-factor", "4", "2.0"),
-        ("--remedy", "drop", "'lend'"),
+        ("--remedy", "drop", "None"),
         ("--data-dir", "/elsewhere", "None"),
     ],
 )
 def test_a_run_goes_on_as_it_was_begun_or_not_at_all(run, capsys, option, value, begun):
     assert main(["deploy", "up", "--out", str(run), option, value]) == 2
-    told = capsys.readouterr().err
-    assert f"must be {begun}, as the run in {run} was begun" in told
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert f"must be {begun}, as the run in {run} was begun" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "error"),
     [
         (["--design", "G"], "design = 'G': "),
-        (["--remedy", "reweight"], "remedy = 'reweight': must be lend or drop"),
+        (["--remedy", "pray"], "remedy = 'pray': "),
         (["--local", "--site", "x"], "local: must not be given with a site"),
         (["--deadline-factor", "0.5"], "deadline_factor = 0.5: must be"),
         (["--polls", "-1"], "polls = -1: must be"),
         (["--clients", "0"], "clients = 0: must be"),
         (["--policy", "none"], "'none': must be one of"),
-        (["--replan-every", "2"], "policy = 'fedcs': must be one that follows a plan"),
+        (["--replan-every", "2"], "replanning: needs a policy that follows a plan; 'fedcs'"),
+        (["--remedy", "lend"], "remedy = 'lend': needs a policy that follows a plan; 'fedcs'"),
         (["--scenario", "missing.json"], "missing.json: cannot be read"),
         (["--site", "missing"], "missing/site.toml: cannot be read"),
         (["--design", "H"], "local: must be given for processes on this machine, or a site"),
         (["--design", "F"], "local: must be given for processes on this machine, or a site"),
     ],
 )
-def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path, capsys, options, told):
+def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path, capsys, options, error):
     out = tmp_path / "run"
     assert main(["deploy", "up", "--out", str(out), *QUICK, *options]) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert said.splitlines()[-1].startswith("stagewise: ")
-    assert "Traceback" not in said
+    printed = capsys.readouterr().err
+    assert error in printed
+    assert printed.splitlines()[-1].startswith("stagewise: ")
+    assert "Traceback" not in printed
     assert not out.exists()
 
 
@@ -135,11 +136,14 @@ def test_a_run_that_is_killed_as_it_appears_can_go_on(tmp_path, monkeypatch):
 def test_one_start_at_a_time_in_a_folder(tmp_path):
     pytest.importorskip("fcntl")
     folder = tmp_path / "run.site"
-    with _alone(folder):
+    with _exclusive(folder):
         assert folder.stat().st_mode & 0o777 == 0o700
-        with pytest.raises(StagewiseError, match="another process is running it"), _alone(folder):
+        with (
+            pytest.raises(StagewiseError, match="another process is running it"),
+            _exclusive(folder),
+        ):
             pass
-    with _alone(folder):
+    with _exclusive(folder):
         pass
 
 
@@ -169,8 +173,8 @@ def test_ctrl_c_says_how_to_go_on_and_so_it_does(tmp_path, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(InProcess, "train_round", interrupted)
         assert main(["deploy", "up", "--out", str(out), *QUICK, "--rounds", "2"]) == 130
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.endswith(f"to go on: stagewise deploy up --out {out}")
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith(f"to go on: stagewise deploy up --out {out}")
     assert main(["deploy", "status", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["phase"] == "stopped"
     assert main(["deploy", "up", "--out", str(out)]) == 0

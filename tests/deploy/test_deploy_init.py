@@ -5,7 +5,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +19,7 @@ pytest.importorskip("flwr", reason="the deploy extra is not installed")
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from deploy_cases import wait_until
 from test_site import site_of, three_hosts
 
 from stagewise.deploy import init as deploy_init
@@ -174,13 +174,13 @@ class TestWholeOrNotAtAll:
 
 
 STUB = """#!/bin/bash
-# Stands for every program: writes down how it was called, and stays, or ends as told.
+# In place of every program: writes down how it was called, and stays, or ends.
 name=$(basename "$0")
 [[ $1 == -m ]] && name=$2
 printf '%s\\n' "${*@Q}" >>"$CALLS/$name"
 case $name in
     stagewise.deploy.apps.register) exit 0 ;;
-    stagewise) sleep 0.3; exit 7 ;;
+    stagewise) until [[ -s $CALLS/up ]]; do sleep 0.05; done; exit 7 ;;
     flower-supernode) exit 1 ;;
 esac
 trap 'echo ended >>"$CALLS/ended"; exit' TERM
@@ -207,13 +207,6 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def wait_until(happened: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 30
-    while not happened():
-        assert time.monotonic() < give_up, "did not happen"
-        time.sleep(0.05)
-
-
 def programs(script: Path) -> list[tuple[str, list[str]]]:
     """The programs that a script runs, with their arguments."""
     found = []
@@ -232,7 +225,9 @@ def copied(written: Path, host: str, tmp_path: Path) -> Path:
     return Path(shutil.copytree(written / "hosts" / host, tmp_path / "a folder"))
 
 
+@pytest.mark.processes
 class TestScript:
+    @pytest.mark.processes
     def test_the_cloud_ends_with_its_coordinator_and_ends_all(
         self, written: Path, calls: Path, tmp_path: Path
     ) -> None:
@@ -242,6 +237,7 @@ class TestScript:
         assert lines(calls / "stagewise") == ["'deploy' 'up' '--site' '.' '--out' 'run'"]
         assert len(lines(calls / "up")) == len(lines(calls / "ended")) == 1
 
+    @pytest.mark.processes
     def test_nodes_that_end_are_started_again_and_a_signal_ends_all(
         self, written: Path, calls: Path, tmp_path: Path
     ) -> None:

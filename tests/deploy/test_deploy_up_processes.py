@@ -2,23 +2,24 @@
 
 import os
 import sys
-import threading
 
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 pytest.importorskip("torch")
 
-from stagewise.check import check_decisions
-from stagewise.deploy import session
+from stagewise.checker import check
+from stagewise.deploy import up as deploy_up
+from stagewise.deploy.messages import TRAIN
+from stagewise.deploy.options import DeployOptions
 from stagewise.deploy.processes import LocalSite
 from stagewise.deploy.records import load_live
 from stagewise.deploy.status import read_status
-from stagewise.deploy.up import local_folder, up
-from stagewise.deploy.wanted import Wanted
+from stagewise.deploy.superlink import SuperLink
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs process groups"),
+    pytest.mark.processes,
     pytest.mark.xdist_group("processes"),
 ]
 
@@ -26,36 +27,44 @@ KILLED_IN = 1
 
 
 @pytest.fixture
-def fire(monkeypatch):
-    """Kills a client and another client's edge as soon as a round is being trained."""
-    sites, killed, pids = [], {}, set()
-    start, save_status = LocalSite.start, session.save_status
+def kills(monkeypatch):
+    """Kills a client and another client's edge as soon as the orders of a round are sent."""
+    sites, killed, pids, statuses = [], {}, set(), []
+    start, save_status, send = LocalSite.start, deploy_up.save_status, SuperLink.send
 
     def started(*arguments, **options):
         sites.append(start(*arguments, **options))
         pids.update(sites[-1].processes().values())
         return sites[-1]
 
-    def shoot(status):
+    def kill_both():
+        status = statuses[-1]
         edges = sorted(status.groups, key=lambda edge: len(status.groups[edge]))
         killed["edge"], killed["client"] = edges[0], status.groups[edges[-1]][0]
         for name in killed.values():
             sites[0].kill(name)
 
-    def said(status, folder):
+    def saved(status, folder):
         save_status(status, folder)
-        if status.phase == "training" and status.round == KILLED_IN:
-            threading.Timer(0.5, shoot, [status]).start()
+        statuses.append(status)
+
+    def sent(self, messages, expire_s):
+        message_ids = send(self, messages, expire_s)
+        orders = [message for message in messages if message.kind == TRAIN]
+        if orders and statuses[-1].round == KILLED_IN and not killed:
+            kill_both()
+        return message_ids
 
     monkeypatch.setattr(LocalSite, "start", started)
-    monkeypatch.setattr(session, "save_status", said)
+    monkeypatch.setattr(SuperLink, "send", sent)
+    monkeypatch.setattr(deploy_up, "save_status", saved)
     return killed, pids
 
 
-def test_rounds_go_on_without_a_client_and_an_edge(tmp_path, fire):
-    killed, pids = fire
+def test_rounds_go_on_without_a_client_and_an_edge(tmp_path, kills):
+    killed, pids = kills
     out = tmp_path / "run"
-    wanted = Wanted(
+    options = DeployOptions(
         local=True,
         clients=3,
         edges=2,
@@ -65,9 +74,9 @@ def test_rounds_go_on_without_a_client_and_an_edge(tmp_path, fire):
         polls=0,
         seed=2,
     )
-    run = up(out, wanted)
+    run = deploy_up.up(out, options)
     assert run.finished
-    assert check_decisions(run.scenario, run.online, run.decisions) == []
+    assert check(run.scenario, run.decisions, run.online) == []
     found, live = read_status(out), load_live(out, 3)
     assert found.adds_up
     assert found.asked == sum(found.fates.values())
@@ -82,7 +91,9 @@ def test_rounds_go_on_without_a_client_and_an_edge(tmp_path, fire):
     # The cloud's bytes in the rounds without a fault are those of a model for each edge.
     assert found.backhaul.measured == pytest.approx(found.backhaul.predicted, rel=0.2)
     assert not [pid for pid in pids if is_alive(pid)]
-    for private in (local_folder(out) / "nodes").glob("*.key"):
+    private_keys = list(deploy_up.local_folder(out).rglob("*.key"))
+    assert private_keys
+    for private in private_keys:
         assert private.stat().st_mode & 0o077 == 0
 
 

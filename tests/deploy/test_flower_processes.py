@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -14,19 +12,20 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 pytest.importorskip("torch")
 
-from deploy_cases import TASK, fates, largest_difference, small_system
+from deploy_cases import TASK, fates, largest_difference, same_figures, small_system, wait_until
 
 from stagewise.deploy.certificates import make_authority, make_node_key
 from stagewise.deploy.children import Children, free_ports
 from stagewise.deploy.commands import ENVIRONMENT, supernode_command
+from stagewise.deploy.exchange import RoundOrder
 from stagewise.deploy.in_process import InProcess
 from stagewise.deploy.processes import LocalSite
-from stagewise.deploy.transport import Order
 from stagewise.errors import StagewiseError
-from stagewise.training import TrainingTeam
+from stagewise.training import Trainer
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs process groups"),
+    pytest.mark.processes,
     pytest.mark.xdist_group("processes"),
 ]
 
@@ -41,29 +40,30 @@ FAULTY = Path(__file__).with_name("faulty_client.py")
 
 
 @pytest.fixture(scope="module")
-def team():
-    with TrainingTeam(TASK.task(SYSTEM)) as team:
-        yield team
+def trainer():
+    with Trainer(TASK.task(SYSTEM)) as trainer:
+        yield trainer
 
 
-def train_three_rounds(transport, team):
-    """Three rounds side by side with the simulator; the last outcome."""
-    simulator, weights, expected = InProcess(SYSTEM, team), None, team.initial_weights()
-    weights = expected
+def train_three_rounds(transport, trainer):
+    """Three rounds side by side with the simulator; the last trained."""
+    simulator = InProcess(SYSTEM, trainer)
+    weights = expected = trainer.initial_weights()
     for round_index in range(3):
-        outcome = transport.train_round(Order(round_index, weights, GROUPS, LONG_S))
-        expected = simulator.train_round(Order(round_index, expected, GROUPS, LONG_S)).weights
-        weights = outcome.weights
-        assert set(fates(outcome).values()) == {"counted"}
+        trained = transport.train_round(RoundOrder(round_index, weights, GROUPS, LONG_S))
+        simulated = simulator.train_round(RoundOrder(round_index, expected, GROUPS, LONG_S))
+        weights, expected = trained.weights, simulated.weights
+        assert set(fates(trained).values()) == {"counted"}
         assert largest_difference(weights, expected) < 1e-6
-    return outcome
+        same_figures(trained, simulated)
+    return trained
 
 
-def model_bytes(team):
-    return sum(array.nbytes for array in team.initial_weights().values())
+def model_bytes(trainer):
+    return sum(array.nbytes for array in trainer.initial_weights().values())
 
 
-def test_flat(tmp_path, team):
+def test_flat(tmp_path, trainer):
     with LocalSite.start(
         SYSTEM,
         TASK,
@@ -73,24 +73,24 @@ def test_flat(tmp_path, team):
         start_s=START_S,
     ) as site:
         processes = site.processes()
-        outcome = train_three_rounds(site.transport, team)
+        trained = train_three_rounds(site.transport, trainer)
         models = len(CLIENTS) * len(STEPS)
-        assert outcome.cloud_bytes_up == pytest.approx(models * model_bytes(team), rel=0.1)
-        assert outcome.cloud_bytes_down == outcome.cloud_bytes_up
+        assert trained.cloud_bytes_up == pytest.approx(models * model_bytes(trainer), rel=0.1)
+        assert trained.cloud_bytes_down == trained.cloud_bytes_up
 
-        rejected = site.transport.train_round(Order(3, outcome.weights, GROUPS, LONG_S))
+        rejected = site.transport.train_round(RoundOrder(3, trained.weights, GROUPS, LONG_S))
         wrong = [report for report in rejected.clients if report.client == CLIENTS[1]]
         assert [report.fate for report in wrong] == ["rejected", "rejected"]
         assert "not finite" in wrong[0].reason
         assert "has the shape" in wrong[1].reason
         alone = {EDGES[0]: CLIENTS[:1], EDGES[1]: CLIENTS[2:]}
-        expected = InProcess(SYSTEM, team).train_round(Order(3, outcome.weights, alone, LONG_S))
+        expected = InProcess(SYSTEM, trainer).train_round(
+            RoundOrder(3, trained.weights, alone, LONG_S)
+        )
         assert largest_difference(rejected.weights, expected.weights) < 1e-6
 
-        killer = threading.Timer(1.0, site.kill, [CLIENTS[2]])
-        killer.start()
-        late = site.transport.train_round(Order(4, rejected.weights, GROUPS, 60.0))
-        killer.join()
+        kill_once_sent(site, CLIENTS[2])
+        late = site.transport.train_round(RoundOrder(4, rejected.weights, GROUPS, 60.0))
         assert set(fates(late)) == {(client, step) for client in CLIENTS for step in STEPS}
         assert [fates(late)[CLIENTS[1], step] for step in STEPS] == ["late", "late"]
         assert fates(late)[CLIENTS[2], 1] in ("late", "lost")
@@ -98,30 +98,40 @@ def test_flat(tmp_path, team):
 
         site.restart(CLIENTS[2])
         refuses_strangers(site, tmp_path)
-        wait_until_there(site.transport, CLIENTS[2])
+        wait_until(
+            lambda: CLIENTS[2] in site.transport.roll_call(20.0).edges_of, deadline_s=2 * LONG_S
+        )
     assert site.processes() == {}
     assert not [pid for pid in processes.values() if alive(pid)]
 
 
-def wait_until_there(transport, client):
-    give_up = time.monotonic() + 2 * LONG_S
-    while client not in transport.who_is_there(20.0).edges_of:
-        assert time.monotonic() < give_up
+def kill_once_sent(site, name):
+    """Kill the processes of `name` right after the cloud has sent its next messages."""
+    link, send = site._link, site._link.send
+
+    def send_and_kill(messages, expire_s):
+        link.send = send
+        message_ids = send(messages, expire_s)
+        site.kill(name)
+        return message_ids
+
+    link.send = send_and_kill
 
 
 def refuses_strangers(site, tmp_path):
     """A node with a key that nobody registered, and one that trusts another authority, do not get in."""
-    folder = site.folder
+    folder = site.folder / "site" / "hosts" / "127.0.0.1"
+    client = folder / f"client-{CLIENTS[0]}"
     stranger = make_node_key(tmp_path / "strangers", "stranger").private
     other = make_authority(tmp_path / "other").certificate
-    known = folder / "nodes" / f"{CLIENTS[0]}@cloud.key"
+    known = client / "cloud.key"
     program = str(Path(sys.executable).with_name("flower-supernode"))
     home = {"FLWR_HOME": str(tmp_path / "flower")}
     children = Children(tmp_path / "logs", {**ENVIRONMENT, **home})
     try:
         ports = free_ports(2)
         for name, authority, key, port in (
-            ("unregistered", folder / "server" / "ca.pem", stranger, ports[0]),
+            ("unregistered", client / "ca.pem", stranger, ports[0]),
             ("other authority", other, known, ports[1]),
         ):
             children.start(
@@ -129,48 +139,45 @@ def refuses_strangers(site, tmp_path):
                 [
                     *supernode_command(
                         CLIENTS[2],
-                        site.address("cloud"),
+                        site.site.cloud.address,
                         authority,
                         key,
                         port,
-                        folder / "site.secret",
+                        client / "node.secret",
                         program=program,
                     ),
                     *("--max-retries", "1"),
                 ],
             )
-        give_up = time.monotonic() + 2 * LONG_S
-        while set(children.ended()) != {"unregistered", "other authority"}:
-            assert time.monotonic() < give_up, [children.last_line(n) for n in children.running()]
-            time.sleep(0.2)
+        wait_until(lambda: len(children.ended()) == 2, deadline_s=2 * LONG_S)
         for name in ("unregistered", "other authority"):
-            said = children.log(name).read_text()
-            assert "Failed to initialize the connection to the SuperLink" in said, said
+            log = children.log(name).read_text()
+            assert "Failed to initialize the connection to the SuperLink" in log, log
             # One was refused by the SuperLink, the other refused the SuperLink.
-            assert ("CERTIFICATE_VERIFY_FAILED" in said) == (name == "other authority"), said
+            assert ("CERTIFICATE_VERIFY_FAILED" in log) == (name == "other authority"), log
     finally:
         children.end()
 
 
-def test_hierarchical(tmp_path, team):
+def test_hierarchical(tmp_path, trainer):
     with LocalSite.start(SYSTEM, TASK, "H", tmp_path / "site", start_s=START_S) as site:
-        outcome = train_three_rounds(site.transport, team)
+        trained = train_three_rounds(site.transport, trainer)
         models = len(EDGES)
-        assert outcome.cloud_bytes_up == pytest.approx(models * model_bytes(team), rel=0.1)
-        assert outcome.cloud_bytes_down == pytest.approx(models * model_bytes(team), rel=0.1)
+        assert trained.cloud_bytes_up == pytest.approx(models * model_bytes(trainer), rel=0.1)
+        assert trained.cloud_bytes_down == pytest.approx(models * model_bytes(trainer), rel=0.1)
 
-        killer = threading.Timer(1.0, site.kill, [EDGES[1]])
-        killer.start()
-        without = site.transport.train_round(Order(3, outcome.weights, GROUPS, 60.0))
-        killer.join()
+        kill_once_sent(site, EDGES[1])
+        without = site.transport.train_round(RoundOrder(3, trained.weights, GROUPS, 60.0))
         assert without.edges[0].fate == "counted"
         assert without.edges[1].fate in ("late", "lost")
         assert set(fates(without)) == {(client, step) for client in CLIENTS for step in STEPS}
         assert fates(without)[CLIENTS[2], 0] == "lost"
 
         moved = {EDGES[0]: CLIENTS}
-        after = site.transport.train_round(Order(4, without.weights, moved, LONG_S))
-        expected = InProcess(SYSTEM, team).train_round(Order(4, without.weights, moved, LONG_S))
+        after = site.transport.train_round(RoundOrder(4, without.weights, moved, LONG_S))
+        expected = InProcess(SYSTEM, trainer).train_round(
+            RoundOrder(4, without.weights, moved, LONG_S)
+        )
         assert set(fates(after).values()) == {"counted"}
         assert largest_difference(after.weights, expected.weights) < 1e-6
 
@@ -194,22 +201,19 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path):
         assert len(pids) == 2
         assert all(alive(pid) for pid in pids)
         parent.send_signal(signal.SIGKILL)
-    give_up = time.monotonic() + 10
-    while any(alive(pid) for pid in pids):
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    wait_until(lambda: not any(alive(pid) for pid in pids))
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path):
     sites = []
 
     class Watched(LocalSite):
-        def _make_keys(self):
+        def _make_folders(self, task):
             sites.append(self)
-            super()._make_keys()
+            super()._make_folders(task)
 
     task = type(TASK)(dataset="digits", model="no-such-model", learning_rate=0.1)
-    with pytest.raises(StagewiseError, match=r"^c\d: ended: .*no-such-model"):
+    with pytest.raises(StagewiseError, match=r"^client-c\d: ended: .*no-such-model"):
         Watched.start(small_system(clients=1), task, "F", tmp_path / "site", start_s=START_S)
     assert sites[0].processes() == {}
 

@@ -1,7 +1,6 @@
-"""Answers are fetched beside the caller's work: one that does not come keeps nobody waiting."""
+"""Replies are fetched beside the caller's work: one that does not come keeps nobody waiting."""
 
 import threading
-import time
 
 import pytest
 
@@ -9,6 +8,7 @@ pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 
 import httpx
 import numpy as np
+from deploy_cases import wait_until
 from flwr.app import Error, Message, Metadata
 from flwr.app.message import make_message, remove_content_from_message
 from flwr.common.constant import ErrorCode
@@ -17,24 +17,34 @@ from flwr.proto.message_pb2 import ConfirmMessageReceivedResponse, PullObjectRes
 from flwr.proto.runtime_pb2 import PullAppMessagesResponse
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
 
-from stagewise.deploy import inbox
+from stagewise.deploy import flower_api, inbox
 from stagewise.deploy.apps.edge_app import Reconnecting
-from stagewise.deploy.edge_rounds import Letter, train_edges
+from stagewise.deploy.channel import OutgoingMessage
+from stagewise.deploy.edge_rounds import train_edges
+from stagewise.deploy.flower_api import ReplySource
 from stagewise.deploy.inbox import Inbox
-from stagewise.deploy.messages import EdgeOrder, Here, Step, Update, model_of, pack, read
+from stagewise.deploy.messages import (
+    ClientOrder,
+    ClientReply,
+    EdgeOrder,
+    RollCallReply,
+    model_of,
+    pack,
+    read,
+)
 from stagewise.deploy.superlink import SuperLink
 from stagewise.errors import StagewiseError
 
-HERE = pack(Here(kind="client", id="c"))
+PRESENT = pack(RollCallReply(id="c"))
 
 
-def reply(letter: str, content=HERE, error=None) -> Message:
+def reply(message_id: str, content=PRESENT, error=None) -> Message:
     metadata = Metadata(
         run_id=1,
         message_id="",
         src_node_id=2,
         dst_node_id=1,
-        reply_to_message_id=letter,
+        reply_to_message_id=message_id,
         group_id="",
         created_at=1.8e9,
         ttl=100.0,
@@ -49,12 +59,12 @@ def reply(letter: str, content=HERE, error=None) -> Message:
 
 
 class Source:
-    """A SuperLink that gives each answer out once; objects in `withheld` are not uploaded yet."""
+    """A SuperLink that gives each reply out once; objects in `withheld` are not uploaded yet."""
 
     def __init__(self):
         self.replies, self.objects = {}, {}
         self.withheld, self.forgotten, self.confirmed = set(), set(), []
-        self.block, self.failures = threading.Event(), []
+        self.block, self.failures, self.refusals = threading.Event(), [], 0
         self.block.set()
 
     def put(self, message: Message, uploaded: bool = True) -> None:
@@ -79,6 +89,7 @@ class Source:
         if number in self.forgotten:
             return PullObjectResponse(object_found=False, object_available=False)
         if number in self.withheld:
+            self.refusals += 1
             return PullObjectResponse(object_found=True, object_available=False)
         content = self.objects[number]
         return PullObjectResponse(object_found=True, object_available=True, object_content=content)
@@ -96,7 +107,7 @@ def source(monkeypatch):
 
 @pytest.fixture
 def box(source):
-    box = Inbox(source, 1, "10.0.0.1:9092")
+    box = Inbox(ReplySource(source, 1), "10.0.0.1:9092")
     yield box
     source.block.set()
     box.close()
@@ -104,12 +115,14 @@ def box(source):
 
 
 def until(box: Inbox, count: int):
-    """The next `count` answers by their letters."""
-    found, give_up = {}, time.monotonic() + 60
-    while len(found) < count:
-        assert time.monotonic() < give_up, found
-        found.update({answer.letter: answer for answer in box.drain()})
-        time.sleep(0.01)
+    """The next `count` replies by the messages they reply to."""
+    found = {}
+
+    def complete():
+        found.update({reply.message_id: reply for reply in box.drain()})
+        return len(found) >= count
+
+    wait_until(complete)
     return found
 
 
@@ -119,37 +132,38 @@ def test_answers_come_out_as_they_went_in_and_once(source, box):
     source.put(reply("unknown"))
     source.put(reply("b", error=Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "out of memory")))
     found = until(box, 2)
-    assert read(found["a"].content, Here).id == "c"
+    assert read(found["a"].content, RollCallReply).id == "c"
     assert (found["b"].fate, found["b"].reason) == ("rejected", "out of memory")
     assert len(source.confirmed) == 2
     source.put(reply("a"))
     box.expect(["c"])
     source.put(reply("c", error=Error(ErrorCode.MESSAGE_UNAVAILABLE, "expired")))
-    assert {letter: a.fate for letter, a in until(box, 1).items()} == {"c": "lost"}
+    assert {message: r.fate for message, r in until(box, 1).items()} == {"c": "lost"}
 
 
 def test_an_upload_that_stands_still_keeps_nobody_waiting(source, box):
     box.expect(["dead", "slow", "good"])
     source.put(reply("dead"), uploaded=False)
-    source.put(reply("good", pack(Here(kind="client", id="good"))))
+    source.put(reply("good", pack(RollCallReply(id="good"))))
     assert set(until(box, 1)) == {"good"}
     source.forgotten |= source.withheld
     assert until(box, 1)["dead"].fate == "lost"
-    source.put(reply("slow", pack(Here(kind="client", id="slow"))), uploaded=False)
-    time.sleep(0.05)
+    source.put(reply("slow", pack(RollCallReply(id="slow"))), uploaded=False)
+    asked = source.refusals
+    wait_until(lambda: source.refusals > asked + 1)
     assert box.drain() == []
     source.withheld.clear()
-    assert read(until(box, 1)["slow"].content, Here).id == "slow"
+    assert read(until(box, 1)["slow"].content, RollCallReply).id == "slow"
 
 
 def test_what_cannot_be_read_or_fetched_is_one_answer_without_content(source, box):
     source.put(reply("broken"))
     broken = source.replies["broken"].object_id
     source.objects[broken] = b"no object"
-    source.put(reply("missing", pack(Here(kind="client", id="x"))))
+    source.put(reply("missing", pack(RollCallReply(id="x"))))
     del source.objects[source.replies["missing"].object_id]
     box.expect(["broken", "missing", "good"])
-    source.put(reply("good", pack(Here(kind="client", id="good"))))
+    source.put(reply("good", pack(RollCallReply(id="good"))))
     found = until(box, 3)
     assert found["good"].content is not None
     assert (found["broken"].content, found["broken"].fate) == (None, "rejected")
@@ -165,41 +179,43 @@ def test_a_failure_that_passes_is_none(source, box):
 
 
 @pytest.mark.parametrize("final", [True, False])
-def test_a_failure_that_stays_is_told(source, box, monkeypatch, final):
+def test_a_failure_that_stays_is_reported(source, box, monkeypatch, final):
     response = httpx.Response(403 if final else 502, request=httpx.Request("POST", "https://x"))
     refused = httpx.HTTPStatusError("refused", request=response.request, response=response)
     if not final:
-        monkeypatch.setattr(inbox, "PATIENCE_S", 0.1)
+        monkeypatch.setattr(flower_api, "RETRY_S", 0.1)
     source.failures = [refused] * (1 if final else 10_000)
     box.expect(["a"])
     with pytest.raises(StagewiseError, match=r"10\.0\.0\.1:9092: the SuperLink: .*refused"):
         until(box, 1)
 
 
-class Post:
+class Channel:
     """Clients that answer at once, through an inbox."""
 
     def __init__(self, source, box):
         self.source, self.box, self.count, self.stuck = source, box, 0, set()
 
-    def send(self, letters: list[Letter], expire_s: float) -> list[str]:
+    def send(self, messages: list[OutgoingMessage], expire_s: float) -> list[str]:
         numbers = []
-        for letter in letters:
+        for message in messages:
             self.count += 1
             numbers.append(f"{self.count}")
-            update = Update(step=read(letter.content, Step), train_s=0.0)
+            update = ClientReply(order=read(message.content, ClientOrder), train_s=0.0)
             # Objects are known by their content: no two clients may send the same.
-            model = {name: self.count * array for name, array in model_of(letter.content).items()}
+            model = {name: self.count * array for name, array in model_of(message.content).items()}
             content = pack(update, model)
-            self.source.put(reply(numbers[-1], content), uploaded=letter.to not in self.stuck)
+            self.source.put(
+                reply(numbers[-1], content), uploaded=message.receiver not in self.stuck
+            )
         self.box.expect(numbers)
         return numbers
 
-    def collect(self):
+    def receive(self):
         return self.box.drain()
 
-    def connected(self, name: str) -> bool:
-        return True
+    def node_names(self):
+        return ("a", "b")
 
 
 def edge_order(deadline_s: float) -> EdgeOrder:
@@ -213,21 +229,21 @@ def weights():
 
 
 def test_a_round_ends_at_its_deadline_while_a_pull_blocks(source, box):
-    post = Post(source, box)
+    channel = Channel(source, box)
     source.block.clear()
-    (result,) = train_edges(post, [edge_order(0.5)], weights())
+    (result,) = train_edges(channel, [edge_order(0.5)], weights())
     assert [report.fate for report in result.reports] == ["late", "late"]
     assert result.data == 0
     source.block.set()
     until(box, 2)  # they come in the end, and nobody counts them
-    (again,) = train_edges(post, [edge_order(60.0)], weights())
+    (again,) = train_edges(channel, [edge_order(60.0)], weights())
     assert [report.fate for report in again.reports] == ["counted", "counted"]
 
 
 def test_a_sender_that_died_during_its_upload_costs_only_its_own_update(source, box):
-    post = Post(source, box)
-    post.stuck.add("a")
-    (result,) = train_edges(post, [edge_order(5.0)], weights())
+    channel = Channel(source, box)
+    channel.stuck.add("a")
+    (result,) = train_edges(channel, [edge_order(5.0)], weights())
     assert {report.client: report.fate for report in result.reports} == {
         "a": "late",
         "b": "counted",
@@ -235,20 +251,20 @@ def test_a_sender_that_died_during_its_upload_costs_only_its_own_update(source, 
 
 
 def test_messages_that_are_too_large_are_an_error_of_one_line():
-    class Grid:
-        def get_nodes(self):
-            return [type("Node", (), {"name": "c", "node_id": 3})]
+    class Run:
+        def nodes(self):
+            return {"c": 3}
 
-        def push_messages(self, messages):
+        def push(self, messages, ttl_s):
             return []
 
     link = SuperLink.__new__(SuperLink)
-    link._address, link._grid, link._run_id, link._task_id = "10.0.0.1:9092", Grid(), 1, 1
+    link._address, link._run = "10.0.0.1:9092", Run()
     with pytest.raises(StagewiseError, match=r"10\.0\.0\.1:9092: the SuperLink: .* too large"):
-        link.send([Letter("c", "train", HERE)], 10.0)
+        link.send([OutgoingMessage("c", "train", PRESENT)], 10.0)
 
 
-def test_a_link_that_failed_in_any_way_is_made_anew():
+def test_a_link_that_failed_in_any_way_is_made_again():
     class Link:
         closed = False
 

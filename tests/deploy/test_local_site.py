@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 
-from deploy_cases import small_system
+from deploy_cases import TASK, small_system
 
 from stagewise.deploy.processes import LocalSite
 
@@ -26,25 +26,29 @@ def test_only_the_owner_gets_into_the_folder(tmp_path, exists):
         folder.chmod(0o755)
     site = LocalSite(small_system(), "H", folder)
     assert mode(folder) == 0o700
-    site._make_keys()
-    assert mode(folder / "site.secret") == 0o600
-    assert mode(folder / "authority" / "ca.key") == 0o600
+    site._make_folders(TASK)
+    private = [*folder.rglob("*.secret"), *folder.rglob("*.key")]
+    assert len(private) > 10
+    assert {mode(path) for path in private} == {0o600}
 
 
-@pytest.mark.parametrize("left", ["authority/ca.key", "server/server.key", "site.secret"])
-def test_a_start_that_was_killed_among_its_keys_is_no_hindrance(tmp_path, left):
-    (tmp_path / left).parent.mkdir(exist_ok=True)
-    (tmp_path / left).write_bytes(b"")
+def test_a_start_that_was_killed_among_its_keys_is_no_hindrance(tmp_path):
     site = LocalSite(small_system(), "F", tmp_path)
-    site._make_keys()
+    site._make_folders(TASK)
     first = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert all(first.values())
-    site._make_keys()
+    (key,) = tmp_path.rglob("ca.key")
+    key.write_bytes(b"")
+    (secret,) = tmp_path.rglob("superlink.secret")
+    secret.unlink()
+    site._make_folders(TASK)
     again = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert first.keys() == again.keys()
-    assert first[tmp_path / "site.secret"] != again[tmp_path / "site.secret"]
+    assert all(again.values())
+    assert first[secret] != again[secret]
 
 
+@pytest.mark.processes
 def test_processes_end_even_if_the_run_cannot(tmp_path):
     class Link:
         def close(self):

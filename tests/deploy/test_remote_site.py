@@ -14,9 +14,9 @@ from test_site import three_hosts
 
 from stagewise.deploy import remote as remote_module
 from stagewise.deploy.apps import register
+from stagewise.deploy.exchange import Presence
 from stagewise.deploy.init import init_site
 from stagewise.deploy.remote import RemoteSite
-from stagewise.deploy.transport import Presence
 from stagewise.errors import StagewiseError
 
 ALL = {"c0": ("es0",), "c1": ("es0", "es1"), "c2": ("es1",)}
@@ -34,14 +34,14 @@ class FakeLink:
 
 
 class FakeTransport:
-    """Answers polls as told, one after the other."""
+    """Answers polls as scripted, one after the other."""
 
     polls: list[dict[str, tuple[str, ...]] | StagewiseError]
 
     def __init__(self, scenario: object, link: FakeLink) -> None:
         pass
 
-    def who_is_there(self, deadline_s: float) -> Presence:
+    def roll_call(self, deadline_s: float) -> Presence:
         found = FakeTransport.polls.pop(0)
         if isinstance(found, StagewiseError):
             raise found
@@ -132,4 +132,4 @@ class TestRegister:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             address = f"127.0.0.1:{listening.getsockname()[1]}"
         with pytest.raises(StagewiseError, match=r"must listen within 0\.3 s"):
-            register.await_server(address, patience_s=0.3)
+            register.await_server(address, wait_s=0.3)

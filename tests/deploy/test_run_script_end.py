@@ -4,14 +4,17 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from deploy_cases import wait_until
 
 from stagewise.deploy.run_script import _HEAD
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs bash")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs bash"),
+    pytest.mark.processes,
+]
 
 STUBBORN = r"""
 keep stubborn bash -c 'trap "" TERM; echo $$ >pids; while true; do sleep 0.05; done'
@@ -38,7 +41,4 @@ def test_what_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
     script.write_text(head + STUBBORN)
     assert subprocess.run(["bash", script], timeout=60, check=False).returncode == 5
     pids = [int((tmp_path / name).read_text()) for name in ("pids", "own")]
-    give_up = time.monotonic() + 10
-    while not all(gone(pid) for pid in pids):
-        assert time.monotonic() < give_up, "still there"
-        time.sleep(0.05)
+    wait_until(lambda: all(gone(pid) for pid in pids))

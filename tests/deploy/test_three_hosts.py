@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,8 @@ import msgspec
 import pytest
 
 pytest.importorskip("flwr", reason="the deploy extra is not installed")
+
+from deploy_cases import wait_until
 
 from stagewise.cli.main import main
 from stagewise.deploy.certificates import make_authority, make_node_key, make_secret
@@ -25,7 +26,7 @@ from stagewise.deploy.commands import (
     supernode_command,
 )
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
 
 CLOUD, EDGE, CLIENTS = "10.77.0.1", "10.77.0.2", "10.77.0.3"
 PATIENCE_S = 400.0  # for a busy machine; it takes a tenth of it on an idle one
@@ -114,7 +115,7 @@ def network() -> Iterator[Network]:
 
 
 @dataclass
-class Outcome:
+class ThreeHosts:
     """What was seen of a run on three machines."""
 
     status: int
@@ -125,7 +126,7 @@ class Outcome:
 
 
 @pytest.fixture(scope="module")
-def outcome(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def seen(network: Network, tmp_path_factory: pytest.TempPathFactory) -> ThreeHosts:
     folder = tmp_path_factory.mktemp("three")
     words = f"--cloud {CLOUD} --edge es0={EDGE} --client c0,c1={CLIENTS}".split()
     chosen = ["--dataset", "digits", "--rounds", str(ROUNDS)]
@@ -144,11 +145,11 @@ def outcome(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Outco
         scripts[host].terminate()
         scripts[host].wait(60)
     left = [pid for host in (CLOUD, EDGE, CLIENTS) for pid in network.processes(host)]
-    return Outcome(status, folder / CLOUD / "run", folder, strangers, left)
+    return ThreeHosts(status, folder / CLOUD / "run", folder, strangers, left)
 
 
 def _strangers(network: Network, folder: Path) -> dict[str, tuple[int, str]]:
-    """From the clients' machine: those who must not get in, how they ended and what they said."""
+    """From the clients' machine: those who must not get in, how they ended and what they printed."""
     own, other = folder / CLIENTS / "client-c0", make_authority(folder / "other")
     stranger = make_node_key(folder / "stranger", "c0")
     secret = make_secret(folder / "stranger", "node")
@@ -164,7 +165,8 @@ def _strangers(network: Network, folder: Path) -> dict[str, tuple[int, str]]:
         "registers itself": register_command(link, own / "ca.pem", {"c0": stranger.public}),
     }
     # The edge's script says when its SuperLink is up and its nodes are registered.
-    _await_text(folder / f"{EDGE}.log", "may connect")
+    log = folder / f"{EDGE}.log"
+    wait_until(lambda: "may connect" in log.read_text(), PATIENCE_S)
     logs = {name: folder / f"{name}.log" for name in attempts}
     processes = {
         name: network.start(CLIENTS, command, logs[name]) for name, command in attempts.items()
@@ -175,50 +177,43 @@ def _strangers(network: Network, folder: Path) -> dict[str, tuple[int, str]]:
     }
 
 
-def _await_text(log: Path, text: str) -> None:
-    give_up = time.monotonic() + PATIENCE_S
-    while text not in log.read_text():
-        assert time.monotonic() < give_up, log.read_text()
-        time.sleep(0.2)
-
-
 def _lines(path: Path) -> list[dict[str, object]]:
     return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
 
 
-def test_every_round_is_trained_and_every_update_counted(outcome: Outcome) -> None:
-    assert outcome.status == 0, (outcome.logs / f"{CLOUD}.log").read_text()
-    assert [line["round"] for line in _lines(outcome.folder / "rounds.jsonl")] == [*range(ROUNDS)]
-    for line in _lines(outcome.folder / "live.jsonl"):
+def test_every_round_is_trained_and_every_update_counted(seen: ThreeHosts) -> None:
+    assert seen.status == 0, (seen.logs / f"{CLOUD}.log").read_text()
+    assert [line["round"] for line in _lines(seen.folder / "rounds.jsonl")] == [*range(ROUNDS)]
+    for line in _lines(seen.folder / "live.jsonl"):
         assert line["edges"] == ["es0"]
         updates = line["updates"]
         assert isinstance(updates, list) and updates
         assert {update["fate"] for update in updates} == {"counted"}
 
 
-def test_the_decisions_pass_the_checker(outcome: Outcome) -> None:
-    run = outcome.folder
+def test_the_decisions_pass_the_checker(seen: ThreeHosts) -> None:
+    run = seen.folder
     words = [run / "scenario.json", run / "decisions.jsonl", "--online", run / "online.jsonl"]
     assert main(["check", *map(str, words)]) == 0
 
 
-def test_a_strangers_node_is_refused(outcome: Outcome) -> None:
-    status, said = outcome.strangers["unknown key"]
+def test_a_strangers_node_is_refused(seen: ThreeHosts) -> None:
+    status, printed = seen.strangers["unknown key"]
     assert status != 0
-    assert "Failed to initialize the connection to the SuperLink" in said
+    assert "Failed to initialize the connection to the SuperLink" in printed
 
 
-def test_a_certificate_of_another_authority_is_refused(outcome: Outcome) -> None:
-    status, said = outcome.strangers["other authority"]
+def test_a_certificate_of_another_authority_is_refused(seen: ThreeHosts) -> None:
+    status, printed = seen.strangers["other authority"]
     assert status != 0
-    assert "certificate verify failed" in said.replace("CERTIFICATE_VERIFY_FAILED", "").lower()
+    assert "certificate verify failed" in printed.replace("CERTIFICATE_VERIFY_FAILED", "").lower()
 
 
-def test_a_stranger_cannot_register_itself_from_another_machine(outcome: Outcome) -> None:
-    status, said = outcome.strangers["registers itself"]
+def test_a_stranger_cannot_register_itself_from_another_machine(seen: ThreeHosts) -> None:
+    status, printed = seen.strangers["registers itself"]
     assert status == 2
-    assert "403" in said
+    assert "403" in printed
 
 
-def test_the_scripts_leave_no_process_behind(outcome: Outcome) -> None:
-    assert outcome.left_behind == []
+def test_the_scripts_leave_no_process_behind(seen: ThreeHosts) -> None:
+    assert seen.left_behind == []

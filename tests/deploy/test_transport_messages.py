@@ -1,5 +1,7 @@
 """What goes over the wire comes out as it went in, or is refused in a sentence."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -11,11 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from stagewise.deploy.messages import Here, Step, Update, model_of, pack, payload, read
+from stagewise.deploy.messages import (
+    ClientOrder,
+    ClientReply,
+    RollCallReply,
+    model_bytes,
+    model_of,
+    pack,
+    read,
+)
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError
 
-STEP = Step(round=2, edge_round=1, edge="e", client="c")
+ROUND_0 = {"round": 0, "edge_round": 0, "edge": "e", "client": "c"}
+ORDER = ClientOrder(round=2, edge_round=1, edge="e", client="c")
 shapes = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)
 arrays = st.sampled_from([np.float32, np.float64, np.int64]).flatmap(
     lambda kind: hnp.arrays(kind, shapes)
@@ -27,7 +38,7 @@ arrays = st.sampled_from([np.float32, np.float64, np.int64]).flatmap(
 def test_models_survive(weights):
     weights = {name: array for name, array in weights.items() if name != "__metadata__"}
     try:
-        content = pack(STEP, weights)
+        content = pack(ORDER, weights)
     except UnicodeEncodeError:  # names of a model are valid Unicode
         return
     again = model_of(content)
@@ -36,13 +47,13 @@ def test_models_survive(weights):
         assert again[name].shape == array.shape
         assert again[name].dtype == array.dtype
         np.testing.assert_array_equal(again[name], array)
-    assert payload(content) >= sum(array.nbytes for array in weights.values())
-    assert read(content, Step) == STEP
+    assert model_bytes(content) >= sum(array.nbytes for array in weights.values())
+    assert read(content, ClientOrder) == ORDER
 
 
 def test_arrays_in_any_order_of_memory_survive():
     array = np.arange(12.0).reshape(3, 4)
-    again = model_of(pack(STEP, {"t": array.T, "every second": array[:, ::2]}))
+    again = model_of(pack(ORDER, {"t": array.T, "every second": array[:, ::2]}))
     np.testing.assert_array_equal(again["t"], array.T)
     np.testing.assert_array_equal(again["every second"], array[:, ::2])
 
@@ -58,15 +69,16 @@ def text(content):
         text("no JSON"),
         text(b"\xff\xfe"),
         text("[]"),
-        text('{"step": {"round": -1, "edge_round": 0, "edge": "e", "client": "c"}, "train_s": 1}'),
-        text('{"step": null, "train_s": 1}'),
+        text('{"order": {"round": -1, "edge_round": 0, "edge": "e", "client": "c"}, "train_s": 1}'),
+        text(json.dumps({"order": {**ROUND_0, "round": 2**53 + 1}, "train_s": 1})),
+        text('{"order": null, "train_s": 1}'),
         text('{"id": "c", "kind": "client"}'),
         text("[" * 100_000),
     ],
 )
 def test_other_texts_are_refused(content):
-    with pytest.raises(StagewiseError, match="message: must be a Update") as caught:
-        read(content, Update)
+    with pytest.raises(StagewiseError, match="message: must be a ClientReply") as caught:
+        read(content, ClientReply)
     assert "\n" not in str(caught.value)
 
 
@@ -80,7 +92,7 @@ def test_other_models_are_refused(blob):
     misnamed = RecordDict({"model": ArrayRecord({"x": Array(np.zeros(2))})})
     with pytest.raises(StagewiseError, match="model: cannot be read"):
         model_of(misnamed)
-    assert model_of(pack(Here(kind="client", id="c"))) is None
+    assert model_of(pack(RollCallReply(id="c"))) is None
 
 
 def test_the_task_file(tmp_path):

@@ -1,6 +1,9 @@
 """Designs F and H without processes: the same model as the simulator, and a fate for every update."""
 
 import contextlib
+import math
+import re
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -9,25 +12,25 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 pytest.importorskip("torch")
 
-from deploy_cases import TASK, Clock, fates, largest_difference, small_system
-from fake_post import FakePost, changed
+from deploy_cases import TASK, ManualClock, fates, largest_difference, same_figures, small_system
+from fake_channel import FakeChannel, changed
 
 from stagewise.deploy.apps import client_app, edge_app
-from stagewise.deploy.edge_rounds import Time
+from stagewise.deploy.channel import Clock
+from stagewise.deploy.exchange import RoundOrder
 from stagewise.deploy.flat import Flat
 from stagewise.deploy.hierarchical import Hierarchical
 from stagewise.deploy.in_process import InProcess
 from stagewise.deploy.messages import (
-    EdgeAnswer,
-    Here,
-    Update,
+    ClientReply,
+    EdgeReply,
+    RollCallReply,
     model_of,
     pack,
     read,
 )
-from stagewise.deploy.transport import Order
 from stagewise.errors import StagewiseError
-from stagewise.training import TrainingTeam, train_client
+from stagewise.training import Trainer, train_client
 
 SYSTEM = small_system(clients=4)
 CLIENTS, EDGES = SYSTEM.clients.ids, SYSTEM.edges.ids
@@ -36,177 +39,211 @@ ALL = {(client, step) for client in CLIENTS for step in range(SYSTEM.edge_rounds
 
 
 @pytest.fixture(scope="module")
-def team():
-    with TrainingTeam(TASK.task(SYSTEM)) as team:
-        yield team
+def trainer():
+    with Trainer(TASK.task(SYSTEM)) as trainer:
+        yield trainer
 
 
 class Nodes:
-    """A transport of either design over apps in this process; `posts` has a post for each SuperLink."""
+    """A transport of either design over apps in this process; `channels` are those of the SuperLinks."""
 
     def __init__(self, design, task):
-        self.clock = Clock()
-        time = Time(self.clock, self.clock.wait)
-        apps = {client: client_app.make_app(client, trainer(task, client)) for client in CLIENTS}
+        self.clock = ManualClock()
+        clock = Clock(self.clock, self.clock.wait)
+        apps = {client: client_app.make_app(client, training(task, client)) for client in CLIENTS}
         if design == "F":
-            self.posts = [FakePost(apps, self.clock)]
-            self.transport = Flat(SYSTEM, self.posts[0], time)
+            self.channels = [FakeChannel(apps, self.clock)]
+            self.transport = Flat(SYSTEM, self.channels[0], clock)
             return
-        below = {edge: FakePost(apps, self.clock) for edge in EDGES}
+        below = {edge: FakeChannel(apps, self.clock) for edge in EDGES}
         above = {
-            edge: edge_app.make_app(edge, lambda post=post: contextlib.nullcontext(post), time)
-            for edge, post in below.items()
+            edge: edge_app.make_app(
+                edge, lambda channel=channel: contextlib.nullcontext(channel), clock
+            )
+            for edge, channel in below.items()
         }
-        self.cloud = FakePost(above, self.clock)
-        self.posts = list(below.values())
-        self.transport = Hierarchical(SYSTEM, self.cloud, time)
+        self.cloud = FakeChannel(above, self.clock)
+        self.channels = list(below.values())
+        self.transport = Hierarchical(SYSTEM, self.cloud, clock)
 
     def replace(self, client, change):
         """Let `change` turn the client's replies into others."""
-        for post in self.posts:
-            honest = post.apps[client]
-            post.apps[client] = lambda message, context, honest=honest: change(
+        for channel in self.channels:
+            honest = channel.apps[client]
+            channel.apps[client] = lambda message, context, honest=honest: change(
                 honest(message, context)
             )
 
 
-def trainer(task, client):
+def training(task, client):
+    """What `Client.train` does, without reading the data for each client."""
     index = SYSTEM.clients.index[client]
-    return lambda step, weights: train_client(task, weights, index, step.round, step.edge_round)
+
+    def train(order, weights):
+        place = order.round, order.edge_round
+        trained, figures = train_client(task, weights, index, *place)
+        losses = figures.loss_before.item(), figures.loss_after.item()
+        return client_app.TrainedModel(trained, *losses)
+
+    return train
 
 
 @pytest.fixture(params=["F", "H"])
-def nodes(request, team):
-    return Nodes(request.param, team.task)
+def nodes(request, trainer):
+    return Nodes(request.param, trainer.task)
 
 
-def order(team, round_index=0, groups=GROUPS, deadline_s=60.0):
-    return Order(round_index, team.initial_weights(), groups, deadline_s)
+def order(trainer, round_index=0, groups=GROUPS, deadline_s=60.0):
+    return RoundOrder(round_index, trainer.initial_weights(), groups, deadline_s)
 
 
-def test_the_model_is_the_simulators(nodes, team):
-    simulator, weights = InProcess(SYSTEM, team), team.initial_weights()
+def test_the_model_is_the_simulators(nodes, trainer):
+    simulator, weights = InProcess(SYSTEM, trainer), trainer.initial_weights()
     for round_index in range(3):
-        expected = simulator.train_round(Order(round_index, weights, GROUPS, 60.0))
-        outcome = nodes.transport.train_round(Order(round_index, weights, GROUPS, 60.0))
-        assert largest_difference(outcome.weights, expected.weights) < 1e-6
-        assert fates(outcome) == fates(expected) == dict.fromkeys(ALL, "counted")
-        assert outcome.edges == expected.edges
-        weights = outcome.weights
-    assert largest_difference(weights, team.initial_weights()) > 1e-3
+        expected = simulator.train_round(RoundOrder(round_index, weights, GROUPS, 60.0))
+        trained = nodes.transport.train_round(RoundOrder(round_index, weights, GROUPS, 60.0))
+        assert largest_difference(trained.weights, expected.weights) < 1e-6
+        assert fates(trained) == fates(expected) == dict.fromkeys(ALL, "counted")
+        assert trained.edges == expected.edges
+        same_figures(trained, expected)
+        weights = trained.weights
+    assert largest_difference(weights, trainer.initial_weights()) > 1e-3
 
 
-def test_one_client_is_the_teams(team):
-    weights = team.initial_weights()
-    alone = team.train_round(weights, [np.array([2])], 5)
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.25, 1.0), (3.0, 7.0)])
+def test_the_model_is_the_simulators_with_weights_of_edges(nodes, trainer, weights):
+    start, by_edge = trainer.initial_weights(), dict(zip(EDGES, weights, strict=True))
+    groups = [np.array([SYSTEM.clients.index[c] for c in members]) for members in GROUPS.values()]
+    shares = [w * SYSTEM.clients.data[g].sum() for w, g in zip(weights, groups, strict=True)]
+    expected, _ = trainer.train_round(start, groups, 0, edge_weights=np.array(shares))
+    plain, _ = trainer.train_round(start, groups, 0)
+    assert largest_difference(plain, expected) > 1e-4
+    weighted = replace(order(trainer), edge_weights=by_edge)
+    for transport in (nodes.transport, InProcess(SYSTEM, trainer)):
+        trained = transport.train_round(weighted)
+        assert largest_difference(trained.weights, expected) < 1e-6
+        assert set(fates(trained).values()) == {"counted"}
+
+
+def test_an_edge_that_does_not_count_is_no_substitute_for_one_that_failed(trainer):
+    nodes = Nodes("H", trainer.task)
+    nodes.cloud.gone.add(EDGES[0])
+    weighted = replace(order(trainer), edge_weights={EDGES[0]: 1.0, EDGES[1]: 0.0})
+    trained = nodes.transport.train_round(weighted)
+    assert largest_difference(trained.weights, trainer.initial_weights()) == 0
+
+
+def test_one_client_is_the_trainers(trainer):
+    weights = trainer.initial_weights()
+    alone, _ = trainer.train_round(weights, [np.array([2])], 5)
     for step in range(SYSTEM.edge_rounds):
-        weights = train_client(team.task, weights, 2, 5, step)
+        weights, _ = train_client(trainer.task, weights, 2, 5, step)
     assert largest_difference(weights, alone) < 1e-6
     with pytest.raises(StagewiseError, match="client = 9: must be from 0 to 3"):
-        train_client(team.task, weights, 9, 0, 0)
+        train_client(trainer.task, weights, 9, 0, 0)
 
 
-def test_bytes_at_the_cloud_are_models(team):
-    flat = Nodes("F", team.task).transport.train_round(order(team))
-    tall = Nodes("H", team.task).transport.train_round(order(team))
+def test_bytes_at_the_cloud_are_models(trainer):
+    flat = Nodes("F", trainer.task).transport.train_round(order(trainer))
+    tall = Nodes("H", trainer.task).transport.train_round(order(trainer))
     predicted = len(EDGES) / (len(CLIENTS) * SYSTEM.edge_rounds)
     for up_or_down in ("cloud_bytes_up", "cloud_bytes_down"):
         ratio = getattr(tall, up_or_down) / getattr(flat, up_or_down)
         assert ratio == pytest.approx(predicted, rel=0.2)
-    model = sum(array.nbytes for array in team.initial_weights().values())
+    model = sum(array.nbytes for array in trainer.initial_weights().values())
     assert flat.cloud_bytes_up == pytest.approx(len(ALL) * model, rel=0.1)
 
 
-def test_who_is_there(nodes):
-    nodes.posts[0].silent.add(CLIENTS[2])
-    presence = nodes.transport.who_is_there(30.0)
-    other = EDGES[1:] if len(nodes.posts) > 1 else ()
+def test_roll_call(nodes):
+    nodes.channels[0].silent.add(CLIENTS[2])
+    presence = nodes.transport.roll_call(30.0)
+    other = EDGES[1:] if len(nodes.channels) > 1 else ()
     assert presence.edges_of.get(CLIENTS[2], ()) == other
     assert presence.edges_of[CLIENTS[0]] == EDGES
     assert presence.edges == EDGES
     assert all(0 <= seconds <= 30 for seconds in presence.answer_s.values())
 
 
-def test_an_impostor_is_not_there(team):
-    nodes = Nodes("F", team.task)
-    other = Here(kind="client", id=CLIENTS[1])
+def test_an_impostor_is_not_there(trainer):
+    nodes = Nodes("F", trainer.task)
+    other = RollCallReply(id=CLIENTS[1])
     nodes.replace(CLIENTS[0], lambda reply: changed(reply, pack(other)))
-    assert set(nodes.transport.who_is_there(30.0).edges_of) == set(CLIENTS[1:])
+    assert set(nodes.transport.roll_call(30.0).edges_of) == set(CLIENTS[1:])
 
 
-def test_a_silent_client_is_late_and_the_others_count(nodes, team):
-    for post in nodes.posts:
-        post.silent.add(CLIENTS[3])
-    outcome = nodes.transport.train_round(order(team))
+def test_a_silent_client_is_late_and_the_others_count(nodes, trainer):
+    for channel in nodes.channels:
+        channel.silent.add(CLIENTS[3])
+    trained = nodes.transport.train_round(order(trainer))
     rest = {EDGES[0]: CLIENTS[:1], EDGES[1]: CLIENTS[1:3]}
-    expected = InProcess(SYSTEM, team).train_round(order(team, groups=rest))
-    assert largest_difference(outcome.weights, expected.weights) < 1e-6
-    assert fates(outcome) == {
+    expected = InProcess(SYSTEM, trainer).train_round(order(trainer, groups=rest))
+    assert largest_difference(trained.weights, expected.weights) < 1e-6
+    assert fates(trained) == {
         key: "late" if key[0] == CLIENTS[3] else "counted" for key in sorted(ALL)
     }
-    assert outcome.delay_s <= 61
+    assert trained.delay_s <= 61
 
 
-def test_a_client_that_is_not_connected_is_lost(nodes, team):
-    for post in nodes.posts:
-        post.gone.add(CLIENTS[1])
-    outcome = nodes.transport.train_round(order(team))
-    assert {key for key, fate in fates(outcome).items() if fate == "lost"} == {
+def test_a_client_that_is_not_connected_is_lost(nodes, trainer):
+    for channel in nodes.channels:
+        channel.gone.add(CLIENTS[1])
+    trained = nodes.transport.train_round(order(trainer))
+    assert {key for key, fate in fates(trained).items() if fate == "lost"} == {
         (CLIENTS[1], 0),
         (CLIENTS[1], 1),
     }
-    assert outcome.delay_s < 10
+    assert trained.delay_s < 10
 
 
-def test_a_client_that_was_late_may_count_again(team):
-    nodes = Nodes("F", team.task)
+def test_a_client_that_was_late_may_count_again(trainer):
+    nodes = Nodes("F", trainer.task)
 
     def delay(name, content):
         return 40.0 if name == CLIENTS[1] and nodes.clock() < 101 else 0.5
 
-    nodes.posts[0].delay = delay
-    outcome = nodes.transport.train_round(order(team))
-    assert fates(outcome)[CLIENTS[1], 0] == "late"
-    assert fates(outcome)[CLIENTS[1], 1] == "counted"
+    nodes.channels[0].delay = delay
+    trained = nodes.transport.train_round(order(trainer))
+    assert fates(trained)[CLIENTS[1], 0] == "late"
+    assert fates(trained)[CLIENTS[1], 1] == "counted"
 
 
-def test_an_answer_that_comes_twice_counts_once(nodes, team):
-    for post in nodes.posts:
-        post.twice.update(CLIENTS)
-    outcome = nodes.transport.train_round(order(team))
-    expected = InProcess(SYSTEM, team).train_round(order(team))
-    assert fates(outcome) == dict.fromkeys(ALL, "counted")
-    assert largest_difference(outcome.weights, expected.weights) < 1e-6
+def test_an_answer_that_comes_twice_counts_once(nodes, trainer):
+    for channel in nodes.channels:
+        channel.twice.update(CLIENTS)
+    trained = nodes.transport.train_round(order(trainer))
+    expected = InProcess(SYSTEM, trainer).train_round(order(trainer))
+    assert fates(trained) == dict.fromkeys(ALL, "counted")
+    assert largest_difference(trained.weights, expected.weights) < 1e-6
 
 
-class SlowPost(FakePost):
+class SlowChannel(FakeChannel):
     """Hands over what is there only after `stuck_s` more seconds."""
 
     stuck_s = 0.0
 
-    def collect(self):
-        answers = super().collect()
-        if answers:
+    def receive(self):
+        replies = super().receive()
+        if replies:
             self.clock.wait(self.stuck_s)
-        return answers
+        return replies
 
 
-def test_an_answer_that_is_handed_over_late_does_not_count(nodes, team):
-    for post in nodes.posts:
-        post.__class__, post.stuck_s = SlowPost, 200.0
-    outcome = nodes.transport.train_round(order(team))
-    assert set(fates(outcome).values()) <= {"late", "lost"}
-    assert largest_difference(outcome.weights, team.initial_weights()) == 0
-    assert nodes.transport.who_is_there(30.0).edges_of == {}
+def test_an_answer_that_is_handed_over_late_does_not_count(nodes, trainer):
+    for channel in nodes.channels:
+        channel.__class__, channel.stuck_s = SlowChannel, 200.0
+    trained = nodes.transport.train_round(order(trainer))
+    assert set(fates(trained).values()) <= {"late", "lost"}
+    assert largest_difference(trained.weights, trainer.initial_weights()) == 0
+    assert nodes.transport.roll_call(30.0).edges_of == {}
 
 
-def test_a_model_of_an_edge_that_is_handed_over_late_does_not_count(team):
-    nodes = Nodes("H", team.task)
-    nodes.cloud.__class__, nodes.cloud.stuck_s = SlowPost, 200.0
-    outcome = nodes.transport.train_round(order(team))
-    assert [edge.fate for edge in outcome.edges] == ["late", "late"]
-    assert largest_difference(outcome.weights, team.initial_weights()) == 0
-    assert nodes.transport.who_is_there(30.0).edges == ()
+def test_a_model_of_an_edge_that_is_handed_over_late_does_not_count(trainer):
+    nodes = Nodes("H", trainer.task)
+    nodes.cloud.__class__, nodes.cloud.stuck_s = SlowChannel, 200.0
+    trained = nodes.transport.train_round(order(trainer))
+    assert [edge.fate for edge in trained.edges] == ["late", "late"]
+    assert largest_difference(trained.weights, trainer.initial_weights()) == 0
+    assert nodes.transport.roll_call(30.0).edges == ()
 
 
 def lying(**fields):
@@ -215,48 +252,99 @@ def lying(**fields):
     def reply(honest):
         if honest.metadata.message_type == "query":
             return honest
-        update = msgspec.structs.replace(read(honest.content, Update), **fields)
+        update = msgspec.structs.replace(read(honest.content, ClientReply), **fields)
         return changed(honest, pack(update, model_of(honest.content)))
 
     return reply
 
 
+@pytest.mark.parametrize("loss", [None, math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_no_finite_number_is_not_known(nodes, trainer, loss):
+    nodes.replace(CLIENTS[2], lying(loss_before=loss, loss_after=loss))
+    trained = nodes.transport.train_round(order(trainer))
+    assert fates(trained) == dict.fromkeys(ALL, "counted")
+    for report in trained.clients:
+        unknown = report.client == CLIENTS[2]
+        assert (report.loss_before is None) == (report.loss_after is None) == unknown
+        assert report.update_norm > 0  # the receiver finds it itself
+
+
+@pytest.mark.parametrize("loss", ["NaN", "1e999", '"low"', "[1]", "true"])
+def test_a_loss_that_is_no_number_is_rejected(nodes, trainer, loss):
+    def change(honest):
+        content = honest.content
+        text = content["text"]["json"]
+        content["text"]["json"] = re.sub('"loss_after":[^,}]+', f'"loss_after":{loss}', text)
+        return changed(honest, content)
+
+    nodes.replace(CLIENTS[2], change)
+    trained = nodes.transport.train_round(order(trainer))
+    wrong = [report for report in trained.clients if report.client == CLIENTS[2]]
+    assert [report.fate for report in wrong] == ["rejected", "rejected"]
+    assert all("must be a ClientReply" in report.reason for report in wrong)
+    assert all(report.loss_before is None for report in wrong)
+
+
+def test_the_norm_of_an_update_is_that_of_the_model_that_came(nodes, trainer):
+    """Whatever the client says of it; a huge one is not known, and nothing overflows."""
+    nodes.replace(CLIENTS[0], with_model(lambda w: {k: a * 0 + 3 for k, a in w.items()}))
+    weights = {name: array * 0 for name, array in trainer.initial_weights().items()}
+    numbers = sum(array.size for array in weights.values())
+    trained = nodes.transport.train_round(RoundOrder(0, weights, GROUPS, 60.0))
+    norms = [report.update_norm for report in trained.clients if report.client == CLIENTS[0]]
+    assert norms == pytest.approx([3 * math.sqrt(numbers), 0.0])
+
+
 @pytest.mark.parametrize("train_s", [1e300, 86_400.0])
-def test_a_client_cannot_say_that_it_trained_for_longer_than_it_had(nodes, team, train_s):
+def test_a_client_cannot_say_that_it_trained_for_longer_than_it_had(nodes, trainer, train_s):
     nodes.replace(CLIENTS[2], lying(train_s=train_s))
-    outcome = nodes.transport.train_round(order(team))
-    assert fates(outcome) == dict.fromkeys(ALL, "counted")
-    for report in outcome.clients:
-        assert report.train_s <= report.round_trip_s <= outcome.delay_s
+    trained = nodes.transport.train_round(order(trainer))
+    assert fates(trained) == dict.fromkeys(ALL, "counted")
+    for report in trained.clients:
+        assert report.train_s <= report.round_trip_s <= trained.delay_s
 
 
-def test_an_edge_cannot_say_that_anything_took_longer_than_the_round(team):
-    nodes = Nodes("H", team.task)
+def test_an_edge_cannot_say_that_anything_took_longer_than_the_round(trainer):
+    nodes = Nodes("H", trainer.task)
     change = tampered(
         reports=lambda reports: tuple(
-            msgspec.structs.replace(report, train_s=1e300, round_trip_s=1e300) for report in reports
+            replace(report, train_s=1e300, round_trip_s=1e300) for report in reports
         )
     )
     honest = nodes.cloud.apps[EDGES[1]]
     nodes.cloud.apps[EDGES[1]] = lambda message, context: change(honest(message, context))
-    outcome = nodes.transport.train_round(order(team))
-    assert fates(outcome) == dict.fromkeys(ALL, "counted")
-    assert all(max(report.train_s, report.round_trip_s) <= 60 for report in outcome.clients)
+    trained = nodes.transport.train_round(order(trainer))
+    assert fates(trained) == dict.fromkeys(ALL, "counted")
+    assert all(max(report.train_s, report.round_trip_s) <= 60 for report in trained.clients)
 
-    def boasts(message, context):
-        here = Here(kind="edge", id=EDGES[1], clients=dict.fromkeys(CLIENTS, 1e300))
+    def exaggerates(message, context):
+        here = RollCallReply(id=EDGES[1], clients=dict.fromkeys(CLIENTS, 1e300))
         return changed(honest(message, context), pack(here))
 
     nodes.cloud.gone.add(EDGES[0])
-    nodes.cloud.apps[EDGES[1]] = boasts
-    assert nodes.transport.who_is_there(30.0).answer_s == dict.fromkeys(CLIENTS, 30.0)
+    nodes.cloud.apps[EDGES[1]] = exaggerates
+    assert nodes.transport.roll_call(30.0).answer_s == dict.fromkeys(CLIENTS, 30.0)
+
+
+@pytest.mark.parametrize("size", [2**63, 2**40 + 1])
+def test_an_edge_that_reports_bytes_beyond_all_models_is_rejected(trainer, size):
+    nodes = Nodes("H", trainer.task)
+    change = tampered(
+        reports=lambda reports: tuple(replace(report, bytes_up=size) for report in reports)
+    )
+    honest = nodes.cloud.apps[EDGES[1]]
+    nodes.cloud.apps[EDGES[1]] = lambda message, context: change(honest(message, context))
+    trained = nodes.transport.train_round(order(trainer))
+    assert [edge.fate for edge in trained.edges] == ["counted", "rejected"]
+    assert "bytes_up" in trained.edges[1].reason
+    assert max(report.bytes_up for report in trained.clients) < 2**40
 
 
 def with_model(change):
     """A reply whose model is `change` of the honest one's."""
 
     def reply(honest):
-        update = read(honest.content, Update)
+        update = read(honest.content, ClientReply)
         return changed(honest, pack(update, change(model_of(honest.content))))
 
     return reply
@@ -264,10 +352,9 @@ def with_model(change):
 
 def with_update(**fields):
     def reply(honest):
-        update = read(honest.content, Update)
-        step = {name: getattr(update.step, name) for name in update.step.__struct_fields__}
-        other = type(update.step)(**{**step, **fields})
-        again = Update(step=other, train_s=update.train_s)
+        update = read(honest.content, ClientReply)
+        other = msgspec.structs.replace(update.order, **fields)
+        again = ClientReply(order=other, train_s=update.train_s)
         return changed(honest, pack(again, model_of(honest.content)))
 
     return reply
@@ -292,71 +379,71 @@ FAULTS = {
     "no model": (with_model(lambda w: None), "no model"),
     "another round": (with_update(round=7), "answers to another order"),
     "another client": (with_update(client=CLIENTS[0]), "answers to another order"),
-    "no update": (lambda reply: changed(reply, pack(Here(kind="client", id="x"))), "must be a"),
+    "no update": (lambda reply: changed(reply, pack(RollCallReply(id="x"))), "must be a"),
     "broken": (broken, "cannot be read"),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_is_no_update_is_rejected_and_named(nodes, team, name):
+def test_what_is_no_update_is_rejected_and_named(nodes, trainer, name):
     change, reason = FAULTS[name]
     nodes.replace(CLIENTS[2], change)
-    outcome = nodes.transport.train_round(order(team))
+    trained = nodes.transport.train_round(order(trainer))
     rest = {EDGES[0]: CLIENTS[:1], EDGES[1]: (CLIENTS[1], CLIENTS[3])}
-    expected = InProcess(SYSTEM, team).train_round(order(team, groups=rest))
-    assert largest_difference(outcome.weights, expected.weights) < 1e-6
-    wrong = [report for report in outcome.clients if report.client == CLIENTS[2]]
+    expected = InProcess(SYSTEM, trainer).train_round(order(trainer, groups=rest))
+    assert largest_difference(trained.weights, expected.weights) < 1e-6
+    wrong = [report for report in trained.clients if report.client == CLIENTS[2]]
     assert [report.fate for report in wrong] == ["rejected", "rejected"]
     assert all(reason in report.reason for report in wrong)
-    assert sum(fate == "counted" for fate in fates(outcome).values()) == 6
+    assert sum(fate == "counted" for fate in fates(trained).values()) == 6
 
 
-def test_a_client_that_raises_is_rejected(nodes, team):
+def test_a_client_that_raises_is_rejected(nodes, trainer):
     def fail(reply):
         raise RuntimeError("out of memory")
 
     nodes.replace(CLIENTS[0], fail)
-    outcome = nodes.transport.train_round(order(team))
-    assert fates(outcome)[CLIENTS[0], 0] == "rejected"
-    assert "out of memory" in outcome.clients[0].reason
-    assert outcome.edges[0].fate == "lost"
-    assert outcome.edges[0].data == 0
+    trained = nodes.transport.train_round(order(trainer))
+    assert fates(trained)[CLIENTS[0], 0] == "rejected"
+    assert "out of memory" in trained.clients[0].reason
+    assert trained.edges[0].fate == "lost"
+    assert trained.edges[0].data == 0
 
 
-def test_diverged_training_is_rejected(team):
-    nodes = Nodes("F", team.task)
+def test_diverged_training_is_rejected(trainer):
+    nodes = Nodes("F", trainer.task)
 
-    def diverges(step, weights):
+    def diverges(order, weights):
         raise StagewiseError("client 0: the loss is nan")
 
-    nodes.posts[0].apps[CLIENTS[0]] = client_app.make_app(CLIENTS[0], diverges)
-    outcome = nodes.transport.train_round(order(team))
-    assert outcome.clients[0].fate == "rejected"
-    assert outcome.clients[0].reason == "client 0: the loss is nan"
+    nodes.channels[0].apps[CLIENTS[0]] = client_app.make_app(CLIENTS[0], diverges)
+    trained = nodes.transport.train_round(order(trainer))
+    assert trained.clients[0].fate == "rejected"
+    assert trained.clients[0].reason == "client 0: the loss is nan"
 
 
-def test_where_nothing_counts_the_model_stays(nodes, team):
-    for post in nodes.posts:
-        post.silent.update(CLIENTS)
-    outcome = nodes.transport.train_round(order(team))
-    assert largest_difference(outcome.weights, team.initial_weights()) == 0
-    assert {edge.fate for edge in outcome.edges} == {"lost"}
-    assert set(fates(outcome).values()) == {"late"}
-    nobody = nodes.transport.train_round(order(team, groups={}))
-    assert largest_difference(nobody.weights, team.initial_weights()) == 0
+def test_where_nothing_counts_the_model_stays(nodes, trainer):
+    for channel in nodes.channels:
+        channel.silent.update(CLIENTS)
+    trained = nodes.transport.train_round(order(trainer))
+    assert largest_difference(trained.weights, trainer.initial_weights()) == 0
+    assert {edge.fate for edge in trained.edges} == {"lost"}
+    assert set(fates(trained).values()) == {"late"}
+    nobody = nodes.transport.train_round(order(trainer, groups={}))
+    assert largest_difference(nobody.weights, trainer.initial_weights()) == 0
 
 
 @pytest.mark.parametrize(("how", "fate"), [("silent", "late"), ("gone", "lost")])
-def test_an_edge_that_fails_takes_its_updates_with_it(team, how, fate):
-    nodes = Nodes("H", team.task)
+def test_an_edge_that_fails_takes_its_updates_with_it(trainer, how, fate):
+    nodes = Nodes("H", trainer.task)
     getattr(nodes.cloud, how).add(EDGES[1])
-    outcome = nodes.transport.train_round(order(team))
+    trained = nodes.transport.train_round(order(trainer))
     alone = {EDGES[0]: GROUPS[EDGES[0]]}
-    expected = InProcess(SYSTEM, team).train_round(order(team, groups=alone))
-    assert largest_difference(outcome.weights, expected.weights) < 1e-6
-    assert [edge.fate for edge in outcome.edges] == ["counted", fate]
-    assert set(fates(outcome)) == ALL
-    assert {key for key, f in fates(outcome).items() if f == "lost"} == {
+    expected = InProcess(SYSTEM, trainer).train_round(order(trainer, groups=alone))
+    assert largest_difference(trained.weights, expected.weights) < 1e-6
+    assert [edge.fate for edge in trained.edges] == ["counted", fate]
+    assert set(fates(trained)) == ALL
+    assert {key for key, f in fates(trained).items() if f == "lost"} == {
         (client, step) for client in CLIENTS[1:] for step in range(2)
     }
 
@@ -365,9 +452,9 @@ def tampered(**fields):
     def change(reply):
         if reply.metadata.message_type == "query":
             return reply
-        said = read(reply.content, EdgeAnswer)
-        own = {name: getattr(said, name) for name in said.__struct_fields__}
-        answer = EdgeAnswer(**{**own, **{name: new(own[name]) for name, new in fields.items()}})
+        honest = read(reply.content, EdgeReply)
+        own = {name: getattr(honest, name) for name in honest.__struct_fields__}
+        answer = EdgeReply(**{**own, **{name: new(own[name]) for name, new in fields.items()}})
         return changed(reply, pack(answer, model_of(reply.content)))
 
     return change
@@ -382,11 +469,11 @@ def tampered(**fields):
         ({"round": lambda number: number + 1}, "answers for round 1"),
     ],
 )
-def test_an_edge_that_does_not_add_up_is_rejected(team, fields, reason):
-    nodes = Nodes("H", team.task)
+def test_an_edge_that_does_not_add_up_is_rejected(trainer, fields, reason):
+    nodes = Nodes("H", trainer.task)
     honest, change = nodes.cloud.apps[EDGES[1]], tampered(**fields)
     nodes.cloud.apps[EDGES[1]] = lambda message, context: change(honest(message, context))
-    outcome = nodes.transport.train_round(order(team))
-    assert outcome.edges[1].fate == "rejected"
-    assert reason in outcome.edges[1].reason
-    assert set(fates(outcome)) == ALL
+    trained = nodes.transport.train_round(order(trainer))
+    assert trained.edges[1].fate == "rejected"
+    assert reason in trained.edges[1].reason
+    assert set(fates(trained)) == ALL

@@ -12,17 +12,19 @@ import pytest
 
 from helpers import random_scenario
 from stagewise.cli.main import INTERRUPTED, main
-from stagewise.exact.clusters import Market, build_market
-from stagewise.exact.columns import NOBODY, Columns, columns_of, edge_of, enumerate_columns
-from stagewise.exact.packing import pack
+from stagewise.compiled import NONE
+from stagewise.exact.clusters import EdgeCandidates, edge_candidates
+from stagewise.exact.columns import Columns, columns_of, edge_of, enumerate_columns
+from stagewise.exact.packing import Budget, pack
 from stagewise.exact.pricing import Scope, even_prices, least_delay, least_energy_cost
 from stagewise.exact.relaxation import relaxed_price
-from stagewise.exact.workshop import Workshop
+from stagewise.exact.search_threads import SearchThreads
 from stagewise.problem.statement import p0, p2
 from stagewise.search.instance import Instance, build_instance
 from stagewise.world.generate import numeric
 from stagewise.world.participation import bernoulli
-from stagewise.world.rounds import Round, save_rounds
+from stagewise.world.rounds import Round
+from stagewise.world.rounds_file import save_rounds
 from stagewise.world.scenario import Limits, Weights
 from stagewise.world.scenario_file import save_scenario
 
@@ -48,46 +50,46 @@ def some_instance(seed: int, *, pinned: bool = False) -> Instance:
     return build_instance(p2(round_, plan))
 
 
-def all_prices(market: Market) -> dict[frozenset[int], float]:
+def all_prices(candidates: EdgeCandidates) -> dict[frozenset[int], float]:
     """The price of every set of free candidates that, with the pinned, keeps the edge's limits."""
     prices = {}
-    for size in range(market.capacity - market.base_count + 1):
-        for places in itertools.combinations(range(len(market.price)), size):
-            sums = market.base_labels.astype(float)
+    for size in range(candidates.capacity - candidates.base_count + 1):
+        for places in itertools.combinations(range(len(candidates.price)), size):
+            sums = candidates.base_labels.astype(float)
             for place in places:
-                row = slice(market.start[place], market.start[place + 1])
-                sums[market.label[row]] += market.amount[row]
+                row = slice(candidates.start[place], candidates.start[place + 1])
+                sums[candidates.label[row]] += candidates.amount[row]
             total = sums.sum()
-            if market.base_count + size == 0 or total < market.data_limit or total == 0:
+            if candidates.base_count + size == 0 or total < candidates.data_limit or total == 0:
                 continue
             held = sums > 0
             share = sums[held] / total
-            kld = float((share * (np.log(share) - market.log_target[held])).sum())
-            if kld <= market.kld_limit + 1e-9:
+            kld = float((share * (np.log(share) - candidates.log_target[held])).sum())
+            if kld <= candidates.kld_limit + 1e-9:
                 chosen = list(places)
-                delay = max([market.base_delay, *market.delay[chosen]])
-                price = market.base_price + market.price[chosen].sum() + delay
+                delay = max([candidates.base_delay, *candidates.delay[chosen]])
+                price = candidates.base_price + candidates.price[chosen].sum() + delay
                 prices[frozenset(chosen)] = float(price)
     return prices
 
 
-def random_market(seed: int, instance: Instance) -> Market:
+def random_candidates(seed: int, instance: Instance) -> EdgeCandidates:
     rng = np.random.default_rng(seed)
     client_price = rng.exponential(0.5, len(instance.lock)) * rng.integers(0, 2, CLIENTS)
     limit = float(rng.choice([np.inf, np.median(instance.link_delay) + 0.18]))
-    return build_market(instance, int(rng.integers(3)), client_price, float(rng.random()), limit)
+    return edge_candidates(instance, int(rng.integers(3)), client_price, float(rng.random()), limit)
 
 
 @pytest.mark.parametrize("pinned", [False, True])
 def test_the_relaxation_is_below_every_cluster(pinned):
     tight = 0
     for seed in range(60):
-        market = random_market(seed, some_instance(seed, pinned=pinned))
-        prices = all_prices(market)
+        candidates = random_candidates(seed, some_instance(seed, pinned=pinned))
+        prices = all_prices(candidates)
         least = min(prices.values(), default=np.inf)
         for known in (least, 2 * least + 1, np.inf):
-            assert relaxed_price(market, known) <= least * (1 + 1e-9) + 1e-12
-        tight += np.isfinite(least) and relaxed_price(market, least) > 0.8 * least
+            assert relaxed_price(candidates, known) <= least * (1 + 1e-9) + 1e-12
+        tight += np.isfinite(least) and relaxed_price(candidates, least) > 0.8 * least
     assert tight >= 5
 
 
@@ -95,15 +97,15 @@ def test_the_relaxation_is_below_every_cluster(pinned):
 def test_an_enumeration_cut_short_says_what_it_left_out(pinned):
     for seed in range(60):
         instance = some_instance(seed, pinned=pinned)
-        market = random_market(seed, instance)
-        if len(market.link) == 0:
+        candidates = random_candidates(seed, instance)
+        if len(candidates.link) == 0:
             continue
-        prices = all_prices(market)
-        client_place = {int(c): i for i, c in enumerate(instance.link_client[market.link])}
+        prices = all_prices(candidates)
+        client_place = {int(c): i for i, c in enumerate(instance.link_client[candidates.link])}
         for nodes in (1, 5, 20, 10**6):
-            found = enumerate_columns(instance, market, np.inf, most=10**4, nodes=nodes)
+            found = enumerate_columns(instance, candidates, np.inf, max_clusters=10**4, nodes=nodes)
             seen = {
-                frozenset(client_place[int(c)] for c in row if c != NOBODY)
+                frozenset(client_place[int(c)] for c in row if c != NONE)
                 for row in found.columns.members
             }
             assert seen <= set(prices)
@@ -116,30 +118,36 @@ def test_an_enumeration_cut_short_says_what_it_left_out(pinned):
 def test_best_only_finds_the_cheapest():
     for seed in range(60):
         instance = some_instance(seed)
-        market = random_market(seed, instance)
-        least = min(all_prices(market).values(), default=np.inf)
-        found = enumerate_columns(instance, market, np.inf, most=1, nodes=10**6, best_only=True)
+        candidates = random_candidates(seed, instance)
+        least = min(all_prices(candidates).values(), default=np.inf)
+        found = enumerate_columns(
+            instance, candidates, np.inf, max_clusters=1, nodes=10**6, best_only=True
+        )
         assert found.complete and len(found.columns) == np.isfinite(least)
         if len(found.columns):
             cap = least * (1 - 1e-9) - 1e-12
-            below = enumerate_columns(instance, market, cap, most=1, nodes=10**6, best_only=True)
+            below = enumerate_columns(
+                instance, candidates, cap, max_clusters=1, nodes=10**6, best_only=True
+            )
             assert len(below.columns) == 0
-            again = enumerate_columns(instance, market, least + 1e-12, most=1, nodes=10**6)
+            again = enumerate_columns(
+                instance, candidates, least + 1e-12, max_clusters=1, nodes=10**6
+            )
             assert len(again.columns) == 1
 
 
 def test_no_round_is_faster_or_thriftier_than_the_least():
     for seed in range(60):
         instance = some_instance(seed)
-        with Workshop() as workshop:
-            delay, energy = least_delay(instance, workshop), least_energy_cost(instance, workshop)
+        with SearchThreads() as threads:
+            delay, energy = least_delay(instance, threads), least_energy_cost(instance, threads)
         nothing = np.zeros(len(instance.lock))
-        prices = [all_prices(build_market(instance, j, nothing, 0.0)) for j in range(3)]
+        prices = [all_prices(edge_candidates(instance, j, nothing, 0.0)) for j in range(3)]
         cheapest = [min(part.values(), default=np.inf) for part in prices]
         assert energy == pytest.approx(sum(cheapest), rel=1e-6)
         seconds = instance._replace(energy_weight=0.0)
         slowest = [
-            min(all_prices(build_market(seconds, j, nothing, 1.0)).values(), default=np.inf)
+            min(all_prices(edge_candidates(seconds, j, nothing, 1.0)).values(), default=np.inf)
             for j in range(3)
         ]
         assert delay == pytest.approx(max(slowest), rel=1e-6)
@@ -167,7 +175,7 @@ def test_packing_some_edges_around_a_given_delay():
     for _ in range(60):
         count = 30
         members = np.sort(rng.integers(0, CLIENTS, (count, 2)), axis=1).astype(np.int32)
-        members[members[:, 0] == members[:, 1], 1] = NOBODY
+        members[members[:, 0] == members[:, 1], 1] = NONE
         columns = Columns(
             rng.choice([0, 2], count).astype(np.int32),
             members,
@@ -191,7 +199,7 @@ def test_packing_some_edges_around_a_given_delay():
             instance.energy_weight * columns.energy,
             instance.delay_weight * floor,
             np.inf,
-            None,
+            Budget(),
             scope=scope,
             least_delay=floor,
         )
@@ -204,12 +212,18 @@ def test_a_search_stops_when_the_time_is_over():
     scenario = numeric(clients=200, edges=1, seed=0, limits=Limits(kld_max=0.001, data_min=10_000))
     scenario = replace(scenario, weights=Weights(1.0, 0.0, 1.0))
     instance = build_instance(p0(Round(scenario, np.ones(200, dtype=np.bool_))))
-    market = build_market(instance, 0, np.zeros(200), 0.0)
-    with Workshop(0.3) as workshop:
+    candidates = edge_candidates(instance, 0, np.zeros(200), 0.0)
+    with SearchThreads(0.3) as threads:
         found = enumerate_columns(
-            instance, market, np.inf, most=1, nodes=10**15, best_only=True, stop=workshop.stop
+            instance,
+            candidates,
+            np.inf,
+            max_clusters=1,
+            nodes=10**15,
+            best_only=True,
+            stop=threads.stop,
         )
-        assert workshop.late and not found.complete
+        assert threads.out_of_time and not found.complete
     alive = [thread for thread in threading.enumerate() if "ThreadPool" in thread.name]
     assert not alive
 

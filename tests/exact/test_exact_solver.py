@@ -7,12 +7,12 @@ import pytest
 
 from brute_force import best_decision
 from helpers import random_scenario
-from stagewise.check import check_decisions
+from stagewise.checker import check
+from stagewise.deciding import solve
 from stagewise.decisions import load_decision_records, save_decisions
 from stagewise.exact import generation, pricing, solver
 from stagewise.exact.pricing import Search
 from stagewise.exact.solver import Certified, solve_exactly
-from stagewise.policy import solve
 from stagewise.problem.statement import Problem, p0, p2
 from stagewise.search.instance import build_instance
 from stagewise.search.local_search import Effort, local_search
@@ -280,4 +280,4 @@ def test_a_round_proven_infeasible_is_written_and_checked(tmp_path):
     save_decisions(decisions, tmp_path / "d.jsonl")
     records = load_decision_records(tmp_path / "d.jsonl")
     assert not records[0].feasible and records[0].lower_bound is None
-    assert check_decisions(scenario, rounds, records) == []
+    assert check(scenario, records, rounds) == []

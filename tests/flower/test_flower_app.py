@@ -17,10 +17,10 @@ import pytest
 from fake_grid import FakeGrid, context_of
 
 from stagewise.cli.main import main
+from stagewise.deciding import solve
 from stagewise.errors import StagewiseError
-from stagewise.flower.query import MESSAGE_TYPE, question
-from stagewise.policy import solve
-from stagewise.world.rounds import load_rounds
+from stagewise.flower.query import MESSAGE_TYPE, roll_call_message
+from stagewise.world.rounds_file import load_rounds
 from stagewise.world.scenario_file import load_scenario
 
 APP = Path(__file__).parents[2] / "examples" / "flower-app"
@@ -106,7 +106,7 @@ def test_the_app_learns_and_its_decisions_are_the_policys(app, accuracies, tmp_p
         client = scenario.clients.ids[message.metadata.dst_node_id - 100]
         asked.setdefault(number, set()).add(client)
     direct = solve(scenario, rounds, method="pool-flexible", seed=config["seed"])
-    assert asked == {d.round: set(d.assignment) for d in direct if d.assignment}
+    assert asked == {d.round.index: set(d.assignment) for d in direct if d.assignment}
     assert len(grid.sent_of(MESSAGE_TYPE)) == 4 * CLIENTS
 
 
@@ -129,14 +129,17 @@ def test_every_edge_round_has_batches_of_its_own(app):
     from stagewise_app.scenario import make_scenario
 
     data = task.train_data(make_scenario(CONFIG), 0, 0)
-    losses = {o: task.train(task.make_model(0), data, CONFIG, 0, o) for o in ("1.0", "1.1", "2.0")}
-    assert len(set(losses.values())) == 3
-    assert losses["1.1"] == task.train(task.make_model(0), data, CONFIG, 0, "1.1")
+
+    def losses(order):
+        return tuple(task.train(task.make_model(0), data, CONFIG, 0, order))
+
+    assert len({losses(order) for order in ("1.0", "1.1", "2.0")}) == 3
+    assert losses("1.1") == losses("1.1") and len(losses("1.1")) == CONFIG["local-steps"]
 
 
 def test_a_node_without_a_name_is_told_what_it_lacks(app):
     with pytest.raises(StagewiseError, match="must have client-id or partition-id"):
-        app[0](question(7, 1, 5.0), context_of({}, CONFIG))
+        app[0](roll_call_message(7, 1, 5.0), context_of({}, CONFIG))
 
 
 def test_a_node_that_only_answers_does_not_load_torch_or_the_compiler():
@@ -152,6 +155,7 @@ def test_a_node_that_only_answers_does_not_load_torch_or_the_compiler():
     importlib.util.find_spec("ray") is None,
     reason="needs Flower's simulation: pip install 'flwr[simulation]==1.41.0'",
 )
+@pytest.mark.processes
 @pytest.mark.xdist_group("processes")
 def test_flowers_simulation_runs_the_app(tmp_path):
     """The two commands of docs/flower-app.md, on a port of their own."""

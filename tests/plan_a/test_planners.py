@@ -11,7 +11,7 @@ import pytest
 from brute_force import best_plan, true_risks
 from helpers import random_scenario
 from references import plain_scenario
-from stagewise.check import check_plan
+from stagewise.checker import check_plan
 from stagewise.errors import StagewiseError
 from stagewise.plan_a.planners import PLANNERS, plan
 from stagewise.plans import Plan, load_plan, load_plan_record, save_plan
@@ -43,7 +43,7 @@ def test_a_plan_depends_on_its_arguments_alone(method):
     first = plan(scenario, method=method, seed=3)
     plan(scenario, method=method, seed=4)
     np.testing.assert_array_equal(plan(scenario, method=method, seed=3).edge_of, first.edge_of)
-    # The same system read anew is the same problem.
+    # The same system read again is the same problem.
     again = random_scenario(5, clients=20, edges=3, limits=EASY)
     np.testing.assert_array_equal(plan(again, method=method, seed=3).edge_of, first.edge_of)
 

@@ -36,9 +36,8 @@ def decide(scenario: Scenario, long_term: list[int], offline: list[int]) -> list
     edge_of[long_term] = 0
     online = ~np.isin(np.arange(9), offline)
     plan = plan_of(scenario, edge_of)
-    return np.flatnonzero(
-        ccu.cluster_based_update(plan, Round(scenario, online), 0, "strict") == 0
-    ).tolist()
+    answer = ccu.cluster_based_update(plan, Round(scenario, online), "strict")
+    return np.flatnonzero(answer == 0).tolist()
 
 
 @pytest.fixture
@@ -47,9 +46,9 @@ def fallbacks(monkeypatch) -> Iterator[list[list[int]]]:
     calls: list[list[int]] = []
     true = ccu._fall_back
 
-    def noting(problem, plan, round_, index, assignment, failed):
+    def noting(problem, plan, assignment, failed, seconds):
         calls.append(list(failed))
-        return true(problem, plan, round_, index, assignment, failed)
+        return true(problem, plan, assignment, failed, seconds)
 
     monkeypatch.setattr(ccu, "_fall_back", noting)
     yield calls
@@ -126,7 +125,7 @@ def test_stand_ins_come_from_the_clusters_of_the_absent(fallbacks):
         plan, round_ = random_case(seed, clients=24)
         present = still_there(plan, round_)
         fallbacks.clear()
-        answer = ccu.cluster_based_update(plan, round_, 0, "strict")
+        answer = ccu.cluster_based_update(plan, round_, "strict")
         fell_back = set(fallbacks[0]) if fallbacks else set()
         after = edge_violations(p0(round_), answer)
         for edge, missing in enumerate(edge_violations(p0(round_), present)):
@@ -155,12 +154,9 @@ def test_the_fallback_is_drawn_from_the_seed_and_the_round():
     changed = 0
     for seed in range(60):
         plan, round_ = random_case(seed, clients=24)
-        answers = {
-            tuple(ccu.cluster_based_update(plan, round_, index, "strict")) for index in range(4)
-        }
+        rounds = [replace(round_, index=index) for index in range(4)]
+        answers = {tuple(ccu.cluster_based_update(plan, r, "strict")) for r in rounds}
         changed += len(answers) > 1
-        again = {
-            tuple(ccu.cluster_based_update(plan, round_, index, "strict")) for index in range(4)
-        }
+        again = {tuple(ccu.cluster_based_update(plan, r, "strict")) for r in rounds}
         assert answers == again
     assert changed > 0

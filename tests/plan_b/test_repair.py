@@ -1,4 +1,4 @@
-"""Repair: the best stand-ins there are, held against every assignment of small systems."""
+"""Repair: the best stand-ins there are, compared with every assignment of small systems."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_small_rounds_against_all_assignments(mode):
         plan = plan_of(scenario, random_assignment(scenario, rng, share=0.6))
         round_ = random_round(scenario, rng)
         best = best_decision(round_, still_there(plan, round_) if mode == "strict" else None)
-        answer = repair(plan, round_, 0, mode)
+        answer = repair(plan, round_, mode)
         cost, feasible = p0(round_).objective(answer), not p0(round_).violations(answer)
         if feasible:
             assert best.feasible
@@ -48,7 +48,7 @@ def test_the_cheapest_stand_in_is_taken():
     )
     plan = plan_of(scenario, [0, 0, -1, -1, -1])
     online = np.array([True, False, True, True, True])
-    assert repair(plan, Round(scenario, online), 0, "strict").tolist() == [0, -1, -1, 0, -1]
+    assert repair(plan, Round(scenario, online), "strict").tolist() == [0, -1, -1, 0, -1]
 
 
 def test_an_edge_that_can_borrow_from_nobody_keeps_its_rest():
@@ -56,23 +56,23 @@ def test_an_edge_that_can_borrow_from_nobody_keeps_its_rest():
     scenario = plain_scenario([[60, 60], [60, 60], [20, 20]], [[0], [0, 1], [0]])
     plan = plan_of(scenario, [0, 1, 0])
     online = np.array([False, True, True])
-    assert repair(plan, Round(scenario, online), 0, "strict").tolist() == [-1, 1, 0]
+    assert repair(plan, Round(scenario, online), "strict").tolist() == [-1, 1, 0]
 
 
 def test_flexible_leaves_surplus_out():
     """One balanced client is enough for each edge; the plan has two."""
     scenario = plain_scenario([[60, 60], [70, 70], [60, 60], [70, 70]], [[0], [0], [1], [1]])
     plan = plan_of(scenario, [0, 0, 1, 1])
-    assert repair(plan, everybody(scenario), 0, "strict").tolist() == [0, 0, 1, 1]
-    assert repair(plan, everybody(scenario), 0, "flexible").tolist() == [0, -1, 1, -1]
+    assert repair(plan, everybody(scenario), "strict").tolist() == [0, 0, 1, 1]
+    assert repair(plan, everybody(scenario), "flexible").tolist() == [0, -1, 1, -1]
 
 
 def test_flexible_may_move_a_long_term_client():
     """c0 and c1 suffice at either edge, c2 and c3 only at es0: c1 has to go to es1."""
     scenario = plain_scenario([[60, 60], [60, 60], [30, 30], [30, 30]], [[0, 1], [0, 1], [0], [0]])
     plan = plan_of(scenario, [0, 0, -1, -1])
-    assert p0(everybody(scenario)).violations(repair(plan, everybody(scenario), 0, "strict"))
-    moved = repair(plan, everybody(scenario), 0, "flexible")
+    assert p0(everybody(scenario)).violations(repair(plan, everybody(scenario), "strict"))
+    moved = repair(plan, everybody(scenario), "flexible")
     assert p0(everybody(scenario)).violations(moved) == []
 
 
@@ -84,7 +84,7 @@ def test_lending_keeps_every_long_term_client_in_service():
         )
         plan = plan_of(scenario, random_assignment(scenario, rng, share=0.7))
         round_ = random_round(scenario, rng)
-        lent = repair_by_lending(plan, round_, 0)
+        lent = repair_by_lending(plan, round_)
         present = still_there(plan, round_)
         assert (lent[present >= 0] >= 0).all()
         assert (lent[~round_.online] == -1).all()
@@ -94,7 +94,7 @@ def test_lending_keeps_every_long_term_client_in_service():
 
 @pytest.mark.parametrize("mode", ["strict", "flexible"])
 def test_large_systems_by_neighbourhoods(mode):
-    """Sixty edges: what a plan's repair must keep, and that it mends nearly all that can be."""
+    """Sixty edges: what a plan's repair must keep, and that it fixes nearly all that can be."""
     for seed in range(2):
         scenario = numeric(3000, 60, seed)
         rng = np.random.default_rng(seed)
@@ -105,14 +105,14 @@ def test_large_systems_by_neighbourhoods(mode):
         ).assignment
         plan = plan_of(scenario, start)
         round_ = random_round(scenario, rng)
-        answer = repair(plan, round_, 0, mode)
+        answer = repair(plan, round_, mode)
         present = still_there(plan, round_)
         assert len(p0(round_).violations(present)) > 10
         assert len(p0(round_).violations(answer)) <= 1
         assert (answer[~round_.online] == -1).all()
         if mode == "strict":
             np.testing.assert_array_equal(answer[present >= 0], present[present >= 0])
-        np.testing.assert_array_equal(repair(plan, round_, 0, mode), answer)
-        lent = repair_by_lending(plan, round_, 0)
+        np.testing.assert_array_equal(repair(plan, round_, mode), answer)
+        lent = repair_by_lending(plan, round_)
         assert (lent[present >= 0] >= 0).all()
         assert sum(edge_violations(p0(round_), lent)) <= sum(edge_violations(p0(round_), present))

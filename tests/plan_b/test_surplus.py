@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from plan_b_cases import everybody, plan_of, random_case
 from references import edge_violations, plain_scenario, random_assignment, serving_of
-from stagewise.check.equations import figures
+from stagewise.checker.equations import figures
 from stagewise.plan_b.surplus import leave_out_surplus
 from stagewise.problem.statement import p0
 from stagewise.world.rounds import Round
@@ -15,7 +15,7 @@ from stagewise.world.scenario import Limits, Weights
 
 def cost_of(round_: Round, assignment: np.ndarray) -> float:
     serving = serving_of(round_.scenario, assignment)
-    return figures(round_.scenario, serving, round_.cpu_hz, round_.gain).cost
+    return figures(round_.scenario, serving, round_).cost
 
 
 def plain_greedy(round_: Round, assignment: np.ndarray) -> np.ndarray:

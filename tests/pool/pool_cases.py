@@ -8,8 +8,9 @@ import numpy as np
 
 from helpers import random_scenario
 from references import edges_of, plain_kld, random_assignment
-from stagewise.check.equations import Serving, link_cost
-from stagewise.exact.columns import NOBODY, Columns
+from stagewise.checker.equations import Serving, link_cost
+from stagewise.compiled import NONE
+from stagewise.exact.columns import Columns
 from stagewise.plan_a.planners import plan
 from stagewise.plans import Plan
 from stagewise.pool.prices import Prices
@@ -116,7 +117,7 @@ def delay_and_energy(case: Case, edge: int, members: list[int]) -> tuple[float, 
     scenario, round_ = case.scenario, case.round_
     links = scenario.links.find(np.array(members, dtype=np.int64), np.full(len(members), edge))
     costs = [
-        link_cost(scenario, Serving(client, edge, int(link)), round_.cpu_hz, round_.gain)
+        link_cost(scenario, Serving(client, edge, int(link)), round_)
         for client, link in zip(members, links, strict=True)
     ]
     repeat = scenario.edge_rounds
@@ -128,4 +129,4 @@ def delay_and_energy(case: Case, edge: int, members: list[int]) -> tuple[float, 
 
 
 def member_sets(columns: Columns) -> list[frozenset[int]]:
-    return [frozenset(row[row != NOBODY].tolist()) for row in columns.members]
+    return [frozenset(row[row != NONE].tolist()) for row in columns.members]

@@ -18,7 +18,11 @@ from pool_cases import (
 
 from references import plain_scenario
 from stagewise.pool.clusters import cheap_clusters, cheapest_cluster
-from stagewise.pool.generation import Bench, generate_clusters, new_bench
+from stagewise.pool.generation import (
+    ClusterWorkspace,
+    generate_clusters,
+    new_cluster_workspace,
+)
 from stagewise.pool.prices import Prices, even_prices
 from stagewise.search.random_bits import bits_from
 from stagewise.world.generate import numeric
@@ -28,17 +32,19 @@ from stagewise.world.scenario import Limits, Scenario
 SEEDS = range(80)
 
 
-def generated(case: Case, edge: int, prices: Prices, bench: Bench) -> dict[frozenset[int], float]:
-    """The clusters on the bench, and what they cost there."""
+def generated(
+    case: Case, edge: int, prices: Prices, work: ClusterWorkspace
+) -> dict[frozenset[int], float]:
+    """The clusters in the workspace, and what they cost there."""
     second = float(prices.delay[edge])
-    found = generate_clusters(case.instance, edge, prices.client, second, 8, bits_from(edge), bench)
+    found = generate_clusters(case.instance, edge, prices.client, second, 8, bits_from(edge), work)
     clusters = {}
     for row in range(found):
-        links = bench.link[bench.members[row, : bench.size[row]]]
+        links = work.link[work.members[row, : work.size[row]]]
         members = frozenset(case.instance.link_client[links].tolist())
-        assert len(members) == bench.size[row]
+        assert len(members) == work.size[row]
         assert members not in clusters
-        clusters[members] = float(bench.cost[row])
+        clusters[members] = float(work.cost[row])
     return clusters
 
 
@@ -48,10 +54,10 @@ def test_every_cluster_keeps_the_limits_needs_all_members_and_costs_what_it_says
     for seed in SEEDS:
         case = small_case(seed, pinned=pinned)
         prices = random_prices(seed, case.scenario)
-        bench = new_bench(case.instance, 30)
+        work = new_cluster_workspace(case.instance, 30)
         for edge in range(EDGES):
             known = all_clusters(case, edge, prices)
-            for members, cost in generated(case, edge, prices, bench).items():
+            for members, cost in generated(case, edge, prices, work).items():
                 assert cost == pytest.approx(known[members], rel=1e-9)
                 assert not any(members - {one} in known for one in members)
                 several += len(members) > 1
@@ -60,16 +66,16 @@ def test_every_cluster_keeps_the_limits_needs_all_members_and_costs_what_it_says
 
 @pytest.mark.parametrize("pinned", [False, True])
 def test_the_cheapest_cluster_is_nearly_always_among_them(pinned):
-    """Wherever any is found; an edge with few clusters may get none, which a search then mends."""
+    """Wherever any is found; an edge with few clusters may get none, which a search then repairs."""
     possible = found = right = right_alone = 0
     for seed in SEEDS:
         case = small_case(seed, pinned=pinned)
         prices = random_prices(seed, case.scenario)
-        bench = new_bench(case.instance, 8)
+        work = new_cluster_workspace(case.instance, 8)
         for edge in range(EDGES):
             known = all_clusters(case, edge, prices)
-            clusters = member_sets(cheap_clusters(case.instance, edge, prices, bench))
-            alone = cheapest_cluster(case.instance, edge, prices, bench)
+            clusters = member_sets(cheap_clusters(case.instance, edge, prices, work))
+            alone = cheapest_cluster(case.instance, edge, prices, work)
             if not known:
                 assert clusters == [] and alone is None
                 continue
@@ -97,10 +103,10 @@ def test_columns_have_the_edges_figures_in_the_round(pinned):
             gain=case.scenario.links.gain * rng.uniform(0.5, 1.5, links),
         )
         case = case_of(changed, case.pinned)
-        bench = new_bench(case.instance, 8)
+        work = new_cluster_workspace(case.instance, 8)
         for edge in range(EDGES):
             prices = random_prices(seed, case.scenario)
-            columns = cheap_clusters(case.instance, edge, prices, bench)
+            columns = cheap_clusters(case.instance, edge, prices, work)
             must = np.flatnonzero(case.pinned == edge).tolist()
             assert (columns.edge == edge).all()
             for row, members in enumerate(member_sets(columns)):
@@ -116,22 +122,22 @@ def test_no_more_clusters_than_wanted_and_these_the_cheapest_found():
         for edge in range(EDGES):
             known = all_clusters(case, edge, prices)
             for wanted in (1, 2, 5):
-                bench = new_bench(case.instance, wanted)
-                kept = member_sets(cheap_clusters(case.instance, edge, prices, bench))
+                work = new_cluster_workspace(case.instance, wanted)
+                kept = member_sets(cheap_clusters(case.instance, edge, prices, work))
                 assert len(set(kept)) == len(kept) <= wanted
-                left_out = generated(case, edge, prices, bench).keys() - set(kept)
-                dearest = max((known[members] for members in kept), default=np.inf)
-                assert all(known[members] >= dearest * (1 - 1e-9) for members in left_out)
+                left_out = generated(case, edge, prices, work).keys() - set(kept)
+                most_expensive = max((known[members] for members in kept), default=np.inf)
+                assert all(known[members] >= most_expensive * (1 - 1e-9) for members in left_out)
 
 
 def test_what_was_on_the_bench_before_changes_nothing():
     for seed in range(20):
         case = small_case(seed, pinned=bool(seed % 2))
         prices = random_prices(seed, case.scenario)
-        used = new_bench(case.instance, 10)
+        used = new_cluster_workspace(case.instance, 10)
         for edge in (*range(EDGES), *reversed(range(EDGES))):
-            anew = generated(case, edge, prices, new_bench(case.instance, 10))
-            assert generated(case, edge, prices, used) == anew
+            fresh = generated(case, edge, prices, new_cluster_workspace(case.instance, 10))
+            assert generated(case, edge, prices, used) == fresh
 
 
 def test_clusters_around_the_pinned():
@@ -145,8 +151,8 @@ def test_clusters_around_the_pinned():
         edges = replace(scenario.edges, capacity=np.array(capacity))
         round_ = replace(everybody, scenario=replace(scenario, edges=edges))
         case = case_of(round_, np.array(pinned))
-        bench = new_bench(case.instance, 9)
-        return [set(part) for part in member_sets(cheap_clusters(case.instance, 0, prices, bench))]
+        work = new_cluster_workspace(case.instance, 9)
+        return [set(part) for part in member_sets(cheap_clusters(case.instance, 0, prices, work))]
 
     assert sorted(found(-1, -1, -1, -1), key=str) == [{0, 1}, {0, 2}]
     # One is pinned: the cluster is whoever completes it.
@@ -169,9 +175,9 @@ def test_a_realistic_edge_gets_as_many_as_wanted():
     """Where clusters abound: the wanted number, all different, all clusters."""
     case, scenario = everybody_at_large(1)
     limits, counts = scenario.limits, scenario.clients.label_counts
-    bench = new_bench(case.instance, 300)
+    work = new_cluster_workspace(case.instance, 300)
     for edge in range(3):
-        columns = cheap_clusters(case.instance, edge, even_prices(scenario), bench)
+        columns = cheap_clusters(case.instance, edge, even_prices(scenario), work)
         clusters = member_sets(columns)
         assert len(set(clusters)) == len(clusters) == 300
         for members in clusters:
@@ -187,11 +193,11 @@ def test_a_realistic_edge_gets_as_many_as_wanted():
 def test_a_client_out_of_reach_in_price_is_in_no_cluster_of_the_cheapest():
     case, scenario = everybody_at_large(2)
     prices = even_prices(scenario)
-    bench = new_bench(case.instance, 100)
-    wanted = set().union(*member_sets(cheap_clusters(case.instance, 0, prices, bench)))
+    work = new_cluster_workspace(case.instance, 100)
+    wanted = set().union(*member_sets(cheap_clusters(case.instance, 0, prices, work)))
     dear = sorted(wanted)[: len(wanted) // 4]
     prices.client[dear] = 1e6
-    again = member_sets(cheap_clusters(case.instance, 0, prices, bench))
+    again = member_sets(cheap_clusters(case.instance, 0, prices, work))
     assert len(again) == 100
     assert not set(dear) & set().union(*again)
 
@@ -203,8 +209,8 @@ def test_an_edge_without_links_or_room_has_no_clusters():
     nobody = Round(case.scenario, np.zeros(CLIENTS, dtype=np.bool_))
     for round_ in (no_room, nobody):
         empty = case_of(round_)
-        bench = new_bench(empty.instance, 4)
+        work = new_cluster_workspace(empty.instance, 4)
         for edge in range(EDGES):
             prices = even_prices(empty.scenario)
-            assert len(cheap_clusters(empty.instance, edge, prices, bench)) == 0
-            assert cheapest_cluster(empty.instance, edge, prices, bench) is None
+            assert len(cheap_clusters(empty.instance, edge, prices, work)) == 0
+            assert cheapest_cluster(empty.instance, edge, prices, work) is None

@@ -20,8 +20,8 @@ from stagewise.pool.pick import (
     pick_on_the_spot,
 )
 from stagewise.pool.prices import even_prices
-from stagewise.pool.stand_ins import serve_the_rest
 from stagewise.pool.surcharge import surcharged
+from stagewise.pool.unserved import serve_unserved
 from stagewise.problem.statement import p0, p2
 from stagewise.world.fluctuation import fluctuate
 from stagewise.world.generate import numeric
@@ -70,7 +70,7 @@ def test_a_pick_is_nearly_always_the_optimum(pinned):
 
 
 def in_other_weather(case: Case, seed: int) -> Case:
-    """The case with every channel and CPU drawn anew, as the paper's Ext. I has them."""
+    """The case with every channel and CPU drawn again, as the paper's Ext. I has them."""
     (round_,) = fluctuate([case.round_], seed)
     return case_of(round_, case.pinned)
 
@@ -188,10 +188,10 @@ def test_a_surcharge_in_the_columns_is_that_of_the_instance():
     (round_,) = bernoulli(scenario, 1, seed=1)
     extra = np.random.default_rng(0).exponential(1.0, 40)
     plain, _ = online_columns(library, round_)
-    dearer, _ = online_columns(library, round_, extra)
+    charged, _ = online_columns(library, round_, extra)
     owed = np.append(extra, 0.0)[plain.members].sum(axis=1)
-    np.testing.assert_allclose(dearer.energy, scenario.weights.energy * plain.energy + owed)
-    np.testing.assert_array_equal(dearer.delay, plain.delay)
+    np.testing.assert_allclose(charged.energy, scenario.weights.energy * plain.energy + owed)
+    np.testing.assert_array_equal(charged.delay, plain.delay)
     instance = surcharged(case_of(round_).instance, extra)
     found = pick_from_library(instance, library, round_, extra)
     serving = found.assignment >= 0
@@ -221,40 +221,40 @@ def contested(*, capacity: tuple[int, int] = (9, 9)) -> Scenario:
     return plain_scenario(counts, links, limits=limits, capacity=capacity)
 
 
-def stand_ins(scenario: Scenario, edge_of: list[int], pinned: list[int] | None = None) -> list[int]:
+def served(scenario: Scenario, edge_of: list[int], pinned: list[int] | None = None) -> list[int]:
     """The assignment after edge 1, which has nobody, was served."""
     round_ = Round(scenario, np.ones(len(scenario.clients), dtype=np.bool_))
     case = case_of(round_, None if pinned is None else np.array(pinned))
     assignment = np.array(edge_of)
-    serve_the_rest(case.instance, assignment, [1], even_prices(scenario).delay)
+    serve_unserved(case.instance, assignment, [1], even_prices(scenario).delay)
     return assignment.tolist()
 
 
-def test_an_edge_left_out_takes_what_it_needs_and_the_robbed_one_is_served_anew():
-    assert stand_ins(contested(), [0, 0, -1, -1]) == [1, 1, 0, 0]
+def test_an_edge_left_out_takes_what_it_needs_and_the_losing_one_is_served_again():
+    assert served(contested(), [0, 0, -1, -1]) == [1, 1, 0, 0]
     # Only one of the two is taken: what is left of the other cluster does not stay behind alone.
-    assert stand_ins(contested(), [0, -1, -1, 0]) == [1, 1, 0, 0]
+    assert served(contested(), [0, -1, -1, 0]) == [1, 1, 0, 0]
 
 
-def test_free_clients_are_taken_before_others_are_robbed():
+def test_free_clients_are_taken_before_those_of_other_edges():
     counts = [[60, 0], [0, 60], [60, 0], [0, 60]]
     limits = Limits(kld_max=0.01, data_min=100)
     scenario = plain_scenario(counts, [[0, 1]] * 4, limits=limits)
-    assert stand_ins(scenario, [0, 0, -1, -1]) == [0, 0, 1, 1]
-    assert stand_ins(scenario, [-1, 0, 0, -1]) == [1, 0, 0, 1]
+    assert served(scenario, [0, 0, -1, -1]) == [0, 0, 1, 1]
+    assert served(scenario, [-1, 0, 0, -1]) == [1, 0, 0, 1]
 
 
-def test_the_pinned_are_robbed_from_nobody():
-    assert stand_ins(contested(), [0, 0, -1, -1], pinned=[0, -1, -1, -1]) == [0, 0, -1, -1]
-    served = stand_ins(contested(), [0, 0, 1, -1], pinned=[-1, -1, -1, -1])
-    assert served[:2] == [1, 1]
+def test_pinned_clients_are_never_taken():
+    assert served(contested(), [0, 0, -1, -1], pinned=[0, -1, -1, -1]) == [0, 0, -1, -1]
+    result = served(contested(), [0, 0, 1, -1], pinned=[-1, -1, -1, -1])
+    assert result[:2] == [1, 1]
     # Whoever is pinned to the edge left out counts towards its cluster.
-    assert stand_ins(contested(), [1, 0, -1, 0], pinned=[1, -1, -1, -1]) == [1, 1, 0, 0]
+    assert served(contested(), [1, 0, -1, 0], pinned=[1, -1, -1, -1]) == [1, 1, 0, 0]
 
 
 def test_where_nothing_helps_everybody_stays():
-    assert stand_ins(contested(capacity=(9, 1)), [0, 0, -1, -1]) == [0, 0, -1, -1]
-    assert stand_ins(contested(capacity=(9, 0)), [0, 0, -1, -1]) == [0, 0, -1, -1]
+    assert served(contested(capacity=(9, 1)), [0, 0, -1, -1]) == [0, 0, -1, -1]
+    assert served(contested(capacity=(9, 0)), [0, 0, -1, -1]) == [0, 0, -1, -1]
 
 
 def test_what_is_served_in_the_end_is_served_by_clusters():
@@ -263,7 +263,7 @@ def test_what_is_served_in_the_end_is_served_by_clusters():
         case = small_case(seed, pinned=bool(seed % 2))
         assignment = case.pinned.copy()
         unserved = list(range(EDGES))
-        serve_the_rest(case.instance, assignment, unserved, even_prices(case.scenario).delay)
+        serve_unserved(case.instance, assignment, unserved, even_prices(case.scenario).delay)
         must = case.pinned >= 0
         assert (assignment[must] == case.pinned[must]).all()
         assert not assignment[~case.round_.online & (assignment >= 0)].size

@@ -8,10 +8,11 @@ from pool_cases import CLIENTS, EDGES, WEIGHTS
 from pool_cases import random_prices as prices_for
 
 from references import plain_scenario
-from stagewise.exact.columns import NOBODY, Columns, select
+from stagewise.compiled import NONE
+from stagewise.exact.columns import Columns, select
 from stagewise.pool.pick import Priced, price
 from stagewise.pool.prices import Prices, even_prices
-from stagewise.pool.pricing import NONE, improve_choice
+from stagewise.pool.pricing import Choices, improve_choice
 from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance
 from stagewise.world.rounds import Round
@@ -39,11 +40,11 @@ def some_columns(seed: int) -> Columns:
     """One to eight columns of every edge, each of one to three clients."""
     rng = np.random.default_rng(seed)
     rows = [edge for edge in range(EDGES) for _ in range(rng.integers(1, 9))]
-    members = np.full((len(rows), 3), NOBODY, dtype=np.int32)
+    members = np.full((len(rows), 3), NONE, dtype=np.int32)
     for row in members:
         size = rng.integers(1, 4)
         row[:size] = rng.choice(CLIENTS, size, replace=False)
-    size = (members != NOBODY).sum(axis=1)
+    size = (members != NONE).sum(axis=1)
     return Columns(
         edge=np.array(rows, dtype=np.int32),
         members=members,
@@ -183,17 +184,15 @@ def test_without_any_cluster_nobody_serves():
 def improved(seed: int, columns: Columns, choice: list[int]) -> list[int]:
     delay_weight, energy_weight = WEIGHTS[seed % 3]
     room = np.array(choice, dtype=np.int64)
-    improve_choice(
-        np.searchsorted(columns.edge, np.arange(EDGES + 1)),
-        columns.members,
-        energy_weight * columns.energy,
-        columns.delay,
-        delay_weight,
-        UNSERVED,
-        room,
-        np.full(CLIENTS, 77.0),  # whatever the room held before
-        50,
+    choices = Choices(
+        start=np.searchsorted(columns.edge, np.arange(EDGES + 1)),
+        members=columns.members,
+        cost=energy_weight * columns.energy,
+        delay=columns.delay,
+        delay_weight=delay_weight,
+        unserved_cost=UNSERVED,
     )
+    improve_choice(choices, room, np.full(CLIENTS, 77.0), 50)  # whatever the room held before
     return room.tolist()
 
 

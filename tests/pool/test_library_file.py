@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pool_cases import pool_plan
 from safetensors.numpy import load, save
 
-from stagewise.check import check_decisions
+from plan_b_cases import decide
+from stagewise.checker import check
 from stagewise.cli.main import main
 from stagewise.errors import StagewiseError
 from stagewise.plans import load_plan, save_plan
@@ -75,7 +76,7 @@ def test_the_library_travels_beside_the_plan(scenario, tmp_path):
     loaded = load_plan(tmp_path / "plan.json", scenario)
     for mode in ("strict", "flexible"):
         for index, round_ in enumerate(bernoulli(scenario, 2, seed=0)):
-            same = [p.decide(round_, index=index, mode=mode).edge_of for p in (made, loaded)]
+            same = [decide(p, round_, index=index, mode=mode).edge_of for p in (made, loaded)]
             assert np.array_equal(*same)
 
 
@@ -224,9 +225,9 @@ def test_clusters_that_are_none_mislead_nobody(scenario, content, tmp_path, lie)
         assert "\n" not in str(error)
         return
     for mode in ("flexible", "strict"):
-        decisions = [loaded.decide(r, index=i, mode=mode) for i, r in enumerate(rounds)]
-        assert check_decisions(scenario, rounds, [d.record() for d in decisions]) == []
-        honest = [made.decide(r, index=i, mode=mode) for i, r in enumerate(rounds)]
+        decisions = [decide(loaded, r, index=i, mode=mode) for i, r in enumerate(rounds)]
+        assert check(scenario, [d.record() for d in decisions], rounds) == []
+        honest = [decide(made, r, index=i, mode=mode) for i, r in enumerate(rounds)]
         assert [d.feasible for d in decisions] == [d.feasible for d in honest]
 
 

@@ -1,4 +1,4 @@
-"""The library: the same from the same seed wherever it is made, and made anew when estimates move."""
+"""The library: the same from the same seed wherever it is made, and made again when estimates move."""
 
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from pool_cases import keeps_limits, pool_plan
 
-from helpers import random_scenario
-from stagewise.check import check_decisions
+from helpers import InlineExecutor, random_scenario
+from stagewise.checker import check
+from stagewise.deciding import solve
 from stagewise.plan_a.planners import plan
+from stagewise.policies.plan_policy import PlanPolicy
+from stagewise.policies.replanned import Replanned, Triggers
 from stagewise.pool import library as library_module
 from stagewise.pool.learning import build_library, learned_prices, sampled_rounds
-from stagewise.pool.library import Library, stock
+from stagewise.pool.library import Library, generate_library
 from stagewise.pool.prices import even_prices
-from stagewise.replanning import InlineExecutor, Replanner, Triggers
 from stagewise.world.generate import numeric
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
@@ -54,10 +56,10 @@ def test_every_cluster_keeps_the_limits_over_links_that_are_there():
 def test_unlikely_clients_are_seldom_in_it():
     scenario = small_system()
     chance = np.where(np.arange(90) % 2 == 0, 0.95, 0.05)
-    library = build_library(scenario.with_online_probability(chance), clusters_per_edge=200)
+    library = build_library(scenario.as_of(online_probability=chance), clusters_per_edge=200)
     members = library.clients[library.clients >= 0]
     assert (chance[members] < 0.5).mean() < 0.35
-    reverse = build_library(scenario.with_online_probability(1 - chance), clusters_per_edge=200)
+    reverse = build_library(scenario.as_of(online_probability=1 - chance), clusters_per_edge=200)
     members = reverse.clients[reverse.clients >= 0]
     assert (chance[members] > 0.5).mean() < 0.35
 
@@ -81,7 +83,7 @@ def test_prices_stay_where_no_round_can_be_served():
 
 def test_a_client_that_all_edges_want_gets_a_price():
     scenario = small_system()
-    draft = stock(scenario, even_prices(scenario), 1_000)
+    draft = generate_library(scenario, even_prices(scenario), 1_000)
     prices = learned_prices(draft, sampled_rounds(scenario, 0, 4))
     wanted = np.zeros(90)
     for edge in range(4):
@@ -94,7 +96,7 @@ def test_a_client_that_all_edges_want_gets_a_price():
 def test_sampled_rounds_follow_the_probabilities_and_the_seed():
     scenario = random_scenario(0, clients=8, edges=2)
     chance = np.array([0, 1, 0.5, 0.9, 0.1, 1, 0, 0.3])
-    scenario = scenario.with_online_probability(chance)
+    scenario = scenario.as_of(online_probability=chance)
     rounds = sampled_rounds(scenario, 4, 2000)
     seen = np.array([round_.online for round_ in rounds])
     np.testing.assert_allclose(seen.mean(axis=0), chance, atol=0.05)
@@ -141,7 +143,7 @@ def test_parts_of_any_size_price_alike(monkeypatch):
     best = {}
     for size in (1, 2, 4):
         monkeypatch.setattr(library_module, "_EDGES_OF_A_TASK", size)
-        made = stock(scenario, prices, 60)
+        made = generate_library(scenario, prices, 60)
         for edge in range(4):
             rows = made.clients[made.start[edge] : made.start[edge + 1]]
             likely = [float(chance[row[row >= 0]].prod()) for row in rows]
@@ -176,14 +178,14 @@ def test_the_pool_is_refreshed_when_estimates_move():
     made = pool_plan(40, 2, 0)
     scenario = made.scenario
     gone = np.arange(40) < 13
-    rounds = [Round(scenario, round_.online & ~gone) for round_ in bernoulli(scenario, 25, 0)]
+    rounds = [Round(scenario, r.online & ~gone, r.index) for r in bernoulli(scenario, 25, 0)]
     executor = Recording()
-    with Replanner(made, Triggers(every=24), executor=executor) as replanner:
-        decisions = [replanner.decide(round_, mode="flexible") for round_ in rounds]
-        assert replanner.adopted == [24]
-        fresh = replanner.plan.library
-        assert replanner.plan.scenario is scenario
-    assert check_decisions(scenario, rounds, [decision.record() for decision in decisions]) == []
+    policy = Replanned(PlanPolicy(made), Triggers(every=24), executor=executor)
+    decisions = solve(scenario, rounds, policy)
+    assert policy.adopted == [24]
+    fresh = policy.plan.library
+    assert policy.plan.scenario is scenario
+    assert check(scenario, [decision.record() for decision in decisions], rounds) == []
     assert made.library is not None and fresh is not None
     (known,) = executor.ordered
     assert known.clients.online_probability[gone].max() < 0.5

@@ -5,9 +5,9 @@ import pytest
 from pool_cases import pool_plan, small_case
 
 from brute_force import best_decision
-from plan_b_cases import plan_of
+from plan_b_cases import decide, plan_of
 from references import random_assignment
-from stagewise.check import check_decisions, check_plan
+from stagewise.checker import check, check_plan
 from stagewise.cli.main import main
 from stagewise.exact.solver import solve_exactly
 from stagewise.problem.statement import p0
@@ -28,8 +28,8 @@ def test_decisions_against_all_assignments(mode, loose):
     for seed in range(20):
         case = small_case(seed, pinned=True, loose=loose)
         made = plan_of(case.scenario, case.pinned)
-        decision = made.decide(case.round_, method="pool", mode=mode)
-        assert check_decisions(case.scenario, [case.round_], [decision.record()]) == []
+        decision = decide(made, case.round_, method="pool", mode=mode)
+        assert check(case.scenario, [decision.record()], [case.round_]) == []
         pinned = case.pinned if mode == "strict" else None
         if pinned is not None:
             must = pinned >= 0
@@ -54,8 +54,8 @@ def test_decisions_are_true_and_strict_ones_keep_the_plan(system, mode):
     rounds = bernoulli(scenario, 3, 5)
     rounds += fluctuate(rounds[:1], 5)
     rounds += [Round(scenario, np.full(clients, everybody)) for everybody in (False, True)]
-    decisions = [made.decide(r, index=i, mode=mode) for i, r in enumerate(rounds)]
-    assert check_decisions(scenario, rounds, [d.record() for d in decisions]) == []
+    decisions = [decide(made, r, index=i, mode=mode) for i, r in enumerate(rounds)]
+    assert check(scenario, [d.record() for d in decisions], rounds) == []
     assert {decision.method for decision in decisions} == {"pool"}
     assert decisions[4].assignment == {}
     if mode == "strict":
@@ -71,7 +71,7 @@ def test_decisions_against_the_certified_optimum():
     for index, round_ in enumerate(bernoulli(made.scenario, 4, seed=4)):
         certified = solve_exactly(p0(round_))
         flexible, strict = (
-            made.decide(round_, index=index, mode=m) for m in ("flexible", "strict")
+            decide(made, round_, index=index, mode=m) for m in ("flexible", "strict")
         )
         assert flexible.feasible
         assert flexible.objective >= certified.lower_bound * (1 - 1e-9)
@@ -84,8 +84,8 @@ def test_decisions_against_the_certified_optimum():
 def test_a_decision_depends_on_its_round_alone(mode):
     made = pool_plan(60, 3, 2)
     rounds = bernoulli(made.scenario, 4, seed=0)
-    forth = [made.decide(r, index=i, mode=mode).edge_of for i, r in enumerate(rounds)]
-    back = [made.decide(rounds[i], index=i, mode=mode).edge_of for i in (3, 2, 1, 0)]
+    forth = [decide(made, r, index=i, mode=mode).edge_of for i, r in enumerate(rounds)]
+    back = [decide(made, rounds[i], index=i, mode=mode).edge_of for i in (3, 2, 1, 0)]
     assert all(np.array_equal(a, b) for a, b in zip(forth, back[::-1], strict=True))
 
 
@@ -94,8 +94,8 @@ def test_any_plan_can_be_decided_by_pool():
     scenario = pool_plan(40, 2, 0).scenario
     rounds = bernoulli(scenario, 2, seed=0)
     made = plan_of(scenario, random_assignment(scenario, np.random.default_rng(0), share=0.2))
-    decisions = [made.decide(r, index=i, method="pool") for i, r in enumerate(rounds)]
-    assert check_decisions(scenario, rounds, [d.record() for d in decisions]) == []
+    decisions = [decide(made, r, index=i, method="pool") for i, r in enumerate(rounds)]
+    assert check(scenario, [d.record() for d in decisions], rounds) == []
 
 
 def test_the_commands(tmp_path):

@@ -8,11 +8,12 @@ import pytest
 
 from brute_force import best_decision
 from helpers import random_scenario
-from stagewise.check import check_decisions, check_plan
+from plan_b_cases import decide
+from stagewise.checker import check, check_plan
 from stagewise.plan_a import recourse
 from stagewise.plan_a.planners import plan
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import Limits, Scenario
+from stagewise.world.scenario import Limits, Links, Scenario
 
 EASY = Limits(kld_max=2.0, data_min=60)
 
@@ -81,11 +82,11 @@ def room_for_one() -> Scenario:
 
 
 def always_online() -> Scenario:
-    return system().with_online_probability(np.ones(8))
+    return system().as_of(online_probability=np.ones(8))
 
 
 def never_online() -> Scenario:
-    return system().with_online_probability(np.zeros(8))
+    return system().as_of(online_probability=np.zeros(8))
 
 
 def a_label_nobody_holds() -> Scenario:
@@ -101,7 +102,7 @@ def an_edge_without_links() -> Scenario:
     links = scenario.links
     kept = links.edge != 1
     start = np.concatenate([[0], np.cumsum(kept)])[links.start]
-    links = replace(links, start=start, edge=links.edge[kept], gain=links.gain[kept])
+    links = Links(start=start, edge=links.edge[kept], gain=links.gain[kept])
     return replace(scenario, links=links)
 
 
@@ -152,8 +153,8 @@ def test_clear_answers(make: Callable[[], Scenario]):
         Round(scenario, rng.random(count) < 0.7),
     ]
     for mode in ("strict", "flexible"):
-        decisions = [made.decide(r, index=i, mode=mode) for i, r in enumerate(rounds)]
-        assert check_decisions(scenario, rounds, [d.record() for d in decisions]) == []
+        decisions = [decide(made, r, index=i, mode=mode) for i, r in enumerate(rounds)]
+        assert check(scenario, [d.record() for d in decisions], rounds) == []
         assert decisions[1].assignment == {} and not decisions[1].feasible
         for round_, decision in zip(rounds, decisions, strict=True):
             pinned = np.where(round_.online, made.edge_of, -1) if mode == "strict" else None
@@ -176,7 +177,7 @@ def test_a_plan_that_cannot_be_says_why():
 @pytest.mark.parametrize("make", [one_client, no_data_needed, always_online])
 def test_plans_are_feasible_where_nothing_is_uncertain(make: Callable[[], Scenario]):
     scenario = make()
-    certain = scenario.with_online_probability(np.ones(len(scenario.clients)))
+    certain = scenario.as_of(online_probability=np.ones(len(scenario.clients)))
     made = plan(certain, method="pool")
     assert made.feasible
     assert made.assignment

@@ -8,8 +8,8 @@ import pytest
 from pool_cases import pool_plan
 
 from brute_force import best_plan, true_risks
-from helpers import random_scenario
-from stagewise.check import check_plan
+from helpers import InlineExecutor, random_scenario
+from stagewise.checker import check_plan
 from stagewise.plan_a import recourse
 from stagewise.plan_a.planners import plan
 from stagewise.plan_a.recourse import plan_by_recourse
@@ -19,7 +19,6 @@ from stagewise.pool.learning import sampled_rounds
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import p0, p1
 from stagewise.randomness import integer_seed
-from stagewise.replanning import InlineExecutor
 from stagewise.search.local_search import Found
 from stagewise.world.scenario import Limits, Scenario
 
@@ -61,7 +60,7 @@ def test_within_the_risk_limits_and_never_empty_where_a_plan_is_feasible():
 def test_where_no_plan_is_feasible_the_least_bad_one_still_holds_clients():
     scenario = small_system(0)
     strict = replace(scenario.limits, kld_risk=0.0, data_risk=0.0)
-    scenario = replace(scenario, limits=strict).with_online_probability(np.full(9, 0.5))
+    scenario = replace(scenario, limits=strict).as_of(online_probability=np.full(9, 0.5))
     made = plan(scenario, method="pool")
     assert not made.feasible
     assert made.assignment
@@ -83,8 +82,8 @@ def test_of_several_candidates_the_cheapest_after_repair(monkeypatch):
         plan_ = make_plan(problem.risk, edge_of, method="pool", seed=0, plan_ms=0.0)
         plan_ = replace(plan_, library=library)
         costs = []
-        for index, round_ in enumerate(rounds):
-            found = pick_round(plan_, round_, index, "strict")
+        for round_ in rounds:
+            found = pick_round(plan_, round_, "strict")
             cost = p0(round_).objective(found.assignment)
             costs.append(cost if found.violation == 0 else 3.0 * cost)
         return float(np.mean(costs))

@@ -17,9 +17,10 @@ from references import (
     random_round,
     serving_of,
 )
-from stagewise.check.equations import continuity as checked_continuity
-from stagewise.check.equations import divergence, figures
+from stagewise.checker.equations import continuity as checked_continuity
+from stagewise.checker.equations import divergence, figures
 from stagewise.problem.evaluation import continuity, evaluate, round_violations
+from stagewise.world.rounds import everybody_online
 from stagewise.world.scenario import Limits, Weights
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -42,7 +43,7 @@ def three_clients(**changes):
 def test_delay_by_hand():
     """Eq. 4: es0 3 * max(0.40, 0.30) + 0.1 = 1.3 s, es1 3 * 0.25 + 0.2 = 0.95 s, es2 nothing."""
     scenario = three_clients()
-    evaluation = evaluate(scenario, scenario.costs, ASSIGNMENT)
+    evaluation = evaluate(everybody_online(scenario), ASSIGNMENT)
     assert evaluation.edge_delay_s.tolist() == pytest.approx([1.3, 0.95, 0.0], rel=1e-12)
     assert evaluation.delay_s == pytest.approx(1.3, rel=1e-12)
     assert figures(scenario, serving_of(scenario, ASSIGNMENT)).delay_s == pytest.approx(
@@ -53,7 +54,7 @@ def test_delay_by_hand():
 def test_energy_by_hand():
     """Eq. 5: 3 * (0.120 + 0.110) + 0.01 and 3 * 0.105 + 0.02, es2 nothing: 0.70 + 0.335 J."""
     scenario = three_clients()
-    evaluation = evaluate(scenario, scenario.costs, ASSIGNMENT)
+    evaluation = evaluate(everybody_online(scenario), ASSIGNMENT)
     assert evaluation.energy_j == pytest.approx(1.035, rel=1e-12)
     assert figures(scenario, serving_of(scenario, ASSIGNMENT)).energy_j == pytest.approx(
         1.035, rel=1e-12
@@ -63,7 +64,7 @@ def test_energy_by_hand():
 def test_cost_by_hand():
     """0.25 * 1.3 + 2 * 1.035 = 0.325 + 2.07."""
     scenario = three_clients(weights=Weights(delay=0.25, energy=2.0))
-    assert evaluate(scenario, scenario.costs, ASSIGNMENT).cost == pytest.approx(2.395, rel=1e-12)
+    assert evaluate(everybody_online(scenario), ASSIGNMENT).cost == pytest.approx(2.395, rel=1e-12)
 
 
 def test_divergence_by_hand():
@@ -75,7 +76,7 @@ def test_divergence_by_hand():
     """
     for reference, kld in ((None, (0.05663301, 0.13081204)), ((0.25, 0.75), (0.38357610, 0.0))):
         scenario = three_clients(reference=reference)
-        evaluation = evaluate(scenario, scenario.costs, ASSIGNMENT)
+        evaluation = evaluate(everybody_online(scenario), ASSIGNMENT)
         assert evaluation.kld[:2].tolist() == pytest.approx(kld, abs=1e-8)
         assert evaluation.kld[2] == math.inf
         assert evaluation.clients.tolist() == [2, 1, 0]
@@ -101,14 +102,14 @@ def test_violations_by_hand():
     scenario = plain_scenario(
         LABELS, LINKS, capacity=[1, 2, 2], limits=Limits(kld_max=0.1, data_min=101)
     )
-    assert round_violations(scenario, evaluate(scenario, scenario.costs, ASSIGNMENT)) == [
+    assert round_violations(scenario, evaluate(everybody_online(scenario), ASSIGNMENT)) == [
         "es0: clients 2 > capacity 1",
         "es1: data 100 < data_min 101",
         "es1: kld 0.130812 > kld_max 0.1",
         "es2: no clients",
     ]
     easier = replace(scenario, limits=Limits(kld_max=0.131, data_min=100))
-    assert round_violations(easier, evaluate(easier, easier.costs, ASSIGNMENT)) == [
+    assert round_violations(easier, evaluate(everybody_online(easier), ASSIGNMENT)) == [
         "es0: clients 2 > capacity 1",
         "es2: no clients",
     ]
@@ -121,8 +122,8 @@ def test_against_the_checker(seed, reference, fluctuating, keep_capacity):
     scenario = random_scenario(seed, clients=12, edges=4, labels=5, reference=reference)
     round_ = random_round(scenario, rng, fluctuating)
     assignment = random_assignment(scenario, rng, share=rng.random(), keep_capacity=keep_capacity)
-    evaluation = evaluate(scenario, round_.costs, assignment)
-    true = figures(scenario, serving_of(scenario, assignment), round_.cpu_hz, round_.gain)
+    evaluation = evaluate(round_, assignment)
+    true = figures(scenario, serving_of(scenario, assignment), round_)
     assert evaluation.delay_s == pytest.approx(true.delay_s, rel=1e-12)
     assert evaluation.energy_j == pytest.approx(true.energy_j, rel=1e-12)
     assert evaluation.cost == pytest.approx(true.cost, rel=1e-12)
@@ -156,6 +157,6 @@ def test_violations_name_exactly_what_is_broken(seed):
             expected.append((number, "data"))
         if plain_kld(sums, scenario.target.tolist()) > limits.kld_max + 1e-9:
             expected.append((number, "kld"))
-    texts = round_violations(scenario, evaluate(scenario, scenario.costs, assignment))
+    texts = round_violations(scenario, evaluate(everybody_online(scenario), assignment))
     words = [text.split() for text in texts]
     assert [(int(first.strip("es:")), word) for first, word, *_ in words] == expected

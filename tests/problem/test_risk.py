@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from helpers import random_scenario
 from references import plain_kld, plain_scenario
-from stagewise.check.risks import exact_risk, markov_risk, sampled_risk, sampled_rounds
+from stagewise.checker.risks import exact_risk, markov_risk, sampled_risk, sampled_rounds
 from stagewise.errors import StagewiseError
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.risk_kernels import EXACT_MEMBERS

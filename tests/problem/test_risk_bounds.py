@@ -6,24 +6,26 @@ import numpy as np
 import pytest
 
 from helpers import random_scenario
-from stagewise.check.risks import exact_risk
+from stagewise.checker.risks import exact_risk
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.risk_kernels import (
     EXACT_MEMBERS,
-    KLD_TOLERANCE,
+    RiskCutoff,
     edge_risk,
     risk_scratch,
     risk_violation,
 )
 from stagewise.problem.statement import p1
 from stagewise.search.instance import build_instance
-from stagewise.search.state import NOBODY, new_state, start_from, violation_after, violation_up_to
+from stagewise.search.state import new_state, start_from, violation_after, violation_up_to
+from stagewise.world.costs import UNASSIGNED
+from stagewise.world.divergence import KLD_TOLERANCE
 from stagewise.world.scenario import Limits
 
 
 @pytest.mark.parametrize("name", ["exact", "sampled", "markov"])
 def test_a_risk_cut_short_says_enough(name):
-    """Either the true violation, or something above `enough` and not above the truth."""
+    """Either the true violation, or something above the cutoff and not above the truth."""
     short = 0
     for seed in range(150):
         rng = np.random.default_rng(seed)
@@ -32,40 +34,32 @@ def test_a_risk_cut_short_says_enough(name):
         members = rng.permutation(12)[: rng.integers(1, 10)]
         limits = tuple(rng.choice([0.0, 0.1, 0.3, 0.6, 1.0], 2))
         truth = risk_violation(*measure.of(members), *limits)
-        enough = float(rng.choice([0.0, 0.05, 0.3, np.inf]))
+        violation = float(rng.choice([0.0, 0.05, 0.3, np.inf]))
         partial = edge_risk(
-            measure.measure,
+            measure.model._replace(samples=measure.samples),
             members,
             len(members),
-            scenario.clients.label_rows,
-            scenario.target,
-            np.log(scenario.target),
-            scenario.clients.online_probability,
-            measure.samples,
-            measure.sample_count,
-            measure.kld_limit,
-            measure.data_limit,
-            (*limits, enough),
+            RiskCutoff(*limits, violation),
             risk_scratch(5, len(members)),
         )
         found = risk_violation(*partial, *limits)
-        if found <= enough:
+        if found <= violation:
             assert found == pytest.approx(truth, abs=2 * KLD_TOLERANCE)
         else:
-            assert enough < found <= truth + 1e-12
+            assert violation < found <= truth + 1e-12
         short += partial != measure.of(members)
     assert (short > 30) == (name == "exact")
 
 
 def test_what_is_remembered_is_never_a_bound_taken_for_the_truth():
-    """The same changes asked with every `enough` in turn, against an answer nobody cut short."""
+    """The same changes asked with every limit in turn, against an answer nobody cut short."""
     limits = Limits(kld_max=0.5, data_min=150, kld_risk=0.2, data_risk=0.2)
     for seed in range(10):
         rng = np.random.default_rng(seed)
         scenario = random_scenario(seed, 20, 3, limits=limits, capacity=(6, 8), coverage=1)
         instance = build_instance(p1(scenario, risk_measure(scenario, "exact")))
         state, fresh = new_state(instance), new_state(instance)
-        assignment = np.where(rng.random(20) < 0.6, rng.integers(0, 3, 20), NOBODY)
+        assignment = np.where(rng.random(20) < 0.6, rng.integers(0, 3, 20), UNASSIGNED)
         start_from(instance, state, assignment)
         for _ in range(200):
             j = int(rng.integers(3))
@@ -73,12 +67,12 @@ def test_what_is_remembered_is_never_a_bound_taken_for_the_truth():
             if state.edge_of[instance.link_client[link]] == j:
                 continue
             leaving = int(state.members[state.member_start[j]])
-            enough = float(rng.choice([-1e-17, 0.0, 0.1, 0.5, np.inf]))
+            limit = float(rng.choice([-1e-17, 0.0, 0.1, 0.5, np.inf]))
             fresh.cache_key[:] = 0
             start_from(instance, fresh, assignment)
             truth = violation_after(instance, fresh, j, leaving, link)
-            found = violation_up_to(instance, state, j, leaving, link, enough)
-            if found <= enough:
+            found = violation_up_to(instance, state, j, leaving, link, limit)
+            if found <= limit:
                 assert found == pytest.approx(truth, abs=1e-9)
             else:
                 assert found <= truth + 1e-12

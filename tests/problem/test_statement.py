@@ -82,7 +82,8 @@ def test_p2_pins_the_online_long_term_clients():
     assert strict.violations(np.array([0, -1, -1, -1])) == ["c1: must serve es1", "es1: no clients"]
     flexible = p2(round_, long_term, "flexible")
     assert flexible.violations(np.array([1, 0, -1, -1])) == []
-    assert flexible.allowed.tolist() == [True, True, False, True]
+    assert flexible.round is round_
+    assert flexible.violations(np.array([1, 0, 1, -1])) == ["c2: serves but may not"]
 
 
 def test_plan_violations_by_hand():

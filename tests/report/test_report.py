@@ -20,11 +20,12 @@ from stagewise.decisions import DecisionRecord, EdgeRecord
 from stagewise.errors import StagewiseError
 from stagewise.report.figures import times_online, times_served
 from stagewise.report.page import page
-from stagewise.report.pictures import draw_pictures, rendered, save_pictures
+from stagewise.report.pictures import draw_pictures, save_pictures
+from stagewise.report.rendering import rendered
 from stagewise.report.style import labels
-from stagewise.simulator.config import RunConfig
-from stagewise.simulator.records import RoundRecord
-from stagewise.simulator.run import Run
+from stagewise.runs.config import RunConfig
+from stagewise.runs.records import RoundRecord
+from stagewise.runs.run import Run
 from stagewise.world.participation import bernoulli
 from stagewise.world.scenario import Scenario
 

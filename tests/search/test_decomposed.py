@@ -14,13 +14,13 @@ from stagewise.problem.statement import Problem, p0, p1, p2
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import search_by_neighbourhoods
 from stagewise.search.instance import build_instance
-from stagewise.search.local_search import Effort, local_search
+from stagewise.search.local_search import _TRIAL, Effort, local_search
 from stagewise.world.generate import numeric
 from stagewise.world.rounds import Round
 
 QUICK = (
-    Effort(runs=1, moves_per_edge=1_500, hardening=30, mending_runs=0),
-    Effort(runs=1, moves_per_edge=1_500, start_temperature=0.1, hardening=30, mending_runs=1),
+    Effort(runs=1, moves_per_edge=1_500, hardening=30, fix_runs=0),
+    Effort(runs=1, moves_per_edge=1_500, start_temperature=0.1, hardening=30, fix_runs=1),
 )
 
 
@@ -46,7 +46,7 @@ def test_what_is_found_is_valid_and_rightly_reported(name):
         )
         for client, edge in enumerate(found.assignment.tolist()):
             if edge != NOBODY:
-                assert problem.allowed[client]
+                assert problem.round.online[client]
                 assert edge in edges_of(scenario, client)
         serving = found.assignment[found.assignment != NOBODY]
         counts = np.bincount(serving, minlength=len(scenario.edges))
@@ -110,7 +110,7 @@ HOT = Effort(
     end_temperature=0.1,
     penalty=20,
     hardening=10,
-    mending_runs=0,
+    fix_runs=0,
 )
 COLD = replace(HOT, start_temperature=0.15, end_temperature=0.015, hardening=50)
 
@@ -128,7 +128,7 @@ def test_nearly_as_good_as_the_whole_search(name, most):
         instance = build_instance(problem)
         whole, apart = (
             search_by_neighbourhoods(
-                instance, seed=seed, passes=[HOT, COLD, COLD], mending=HOT, largest_block=largest
+                instance, seed=seed, passes=[HOT, COLD, COLD], fixing=HOT, largest_block=largest
             )
             for largest in (16, 8)
         )
@@ -139,17 +139,17 @@ def test_nearly_as_good_as_the_whole_search(name, most):
     assert np.mean(ratios) < most, ratios
 
 
-def test_mending_reaches_edges_that_cold_passes_leave():
+def test_fixing_reaches_edges_that_cold_passes_leave():
     """A search too cold to leave the empty start, with and without it."""
     scenario = numeric(1000, 16, 1)
     instance = build_instance(p1(scenario, risk_measure(scenario, "exact")))
     cold = replace(COLD, start_temperature=0.02, moves_per_edge=500)
-    left, mended = (
-        search_by_neighbourhoods(instance, passes=[cold, cold], mending=mending, largest_block=6)
-        for mending in (None, HOT)
+    left, fixed = (
+        search_by_neighbourhoods(instance, passes=[cold, cold], fixing=fixing, largest_block=6)
+        for fixing in (None, HOT)
     )
     assert left.violation > 1
-    assert mended.violation < 0.5 * left.violation
+    assert fixed.violation < 0.5 * left.violation
 
 
 def test_more_passes_are_never_worse():
@@ -169,7 +169,7 @@ def test_away_from_the_focus_nothing_is_added():
         problem = small_problems(seed)["P0"]
         rng = np.random.default_rng(seed)
         start = random_assignment(problem.scenario, rng, share=0.4)
-        start[~problem.allowed] = NOBODY
+        start[~problem.round.online] = NOBODY
         focus = np.array([2, 7])
         found = search_by_neighbourhoods(
             build_instance(problem), start, seed=seed, passes=QUICK, focus=focus, largest_block=4
@@ -178,9 +178,10 @@ def test_away_from_the_focus_nothing_is_added():
             assert (found.assignment == edge).sum() <= (start == edge).sum()
 
 
-def test_a_time_limit_leaves_at_least_one_pass():
+def test_a_time_limit_leaves_one_short_pass():
     instance = build_instance(small_problems(0)["P0"])
-    one = search_by_neighbourhoods(instance, passes=QUICK[:1], largest_block=4)
+    trial = replace(QUICK[0], runs=1, moves_per_edge=_TRIAL, fix_runs=0)
+    one = search_by_neighbourhoods(instance, passes=[trial], largest_block=4)
     limited = search_by_neighbourhoods(instance, passes=QUICK, largest_block=4, seconds=1e-9)
     np.testing.assert_array_equal(limited.assignment, one.assignment)
     longer = search_by_neighbourhoods(instance, passes=QUICK[:1], largest_block=4, seconds=0.3)

@@ -2,6 +2,7 @@
 
 import itertools
 from functools import cache
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,14 @@ from references import (
     random_round,
     serving_of,
 )
-from stagewise.check.equations import link_cost
+from stagewise.checker.equations import link_cost
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import Problem, p0, p1, p2
+from stagewise.search import local_search as local_search_module
 from stagewise.search.instance import build_instance
 from stagewise.search.local_search import Effort, local_search
-from stagewise.world.rounds import Round
+from stagewise.world.generate import numeric
+from stagewise.world.rounds import Round, everybody_online
 from stagewise.world.scenario import Limits, Scenario, Weights
 
 CASES = 500
@@ -70,9 +73,7 @@ def optimum(seed: int) -> float | None:
             alone = np.full(clients, NOBODY)
             alone[client] = edge
             (link,) = serving_of(scenario, alone)
-            delay[client, edge], energy[client, edge] = link_cost(
-                scenario, link, round_.cpu_hz, round_.gain
-            )
+            delay[client, edge], energy[client, edge] = link_cost(scenario, link, round_)
     feasible = np.ones(len(assignments), dtype=bool)
     slowest = np.zeros(len(assignments))
     spent = np.zeros(len(assignments))
@@ -213,3 +214,28 @@ def test_nobody_to_choose_from():
     found = local_search(build_instance(problem), effort=EFFORT)
     assert (found.assignment == NOBODY).all()
     assert found.violation > 0
+
+
+@pytest.mark.parametrize("moves_a_second", [1e3, 1e5, 1e7])
+def test_a_search_keeps_its_time(moves_a_second, monkeypatch):
+    """By a clock that goes with the moves: runs are as short as the time asks for."""
+    spent = 0.0
+    true = local_search_module.anneal
+
+    def timed(instance, state, focus, moves, *rest):
+        nonlocal spent
+        spent += moves / moves_a_second
+        return true(instance, state, focus, moves, *rest)
+
+    clock = SimpleNamespace(perf_counter=lambda: 1.0 + spent)
+    monkeypatch.setattr(local_search_module, "anneal", timed)
+    monkeypatch.setattr(local_search_module, "time", clock)
+    instance = build_instance(p0(everybody_online(numeric(clients=30, edges=2, seed=0))))
+    shortest = 2 * local_search_module._TRIAL / moves_a_second
+    for seconds in (shortest, 10 * shortest, 1000 * shortest):
+        spent = 0.0
+        local_search(instance, seconds=seconds, repeat=False)
+        assert spent <= 1.001 * seconds
+        spent = 0.0
+        local_search(instance, seconds=seconds)
+        assert 0.9 * seconds <= spent <= 1.001 * seconds

@@ -125,10 +125,10 @@ def check_everything(case: Case, state: State) -> None:
     problem, scenario = case.problem, case.problem.scenario
     assignment = state.edge_of.copy()
     evaluation = problem.evaluate(assignment)
-    spent = edge_costs(scenario, problem.costs, assignment)
+    spent = edge_costs(scenario, problem.round.costs, assignment)
     kld = np.where(np.isinf(evaluation.kld), largest_kld(scenario), evaluation.kld)
     violation = violations_from_scratch(case, assignment)
-    np.testing.assert_array_equal(state.count, evaluation.clients)
+    np.testing.assert_array_equal(state.member_count, evaluation.clients)
     np.testing.assert_array_equal(state.data, evaluation.data)
     np.testing.assert_allclose(state.delay, evaluation.edge_delay_s, **TOLERANCE)
     np.testing.assert_allclose(state.energy, spent.energy_j, **TOLERANCE)
@@ -149,7 +149,7 @@ def check_everything(case: Case, state: State) -> None:
         assert not any(in_order[len(slowest) :])
     for edge, members in enumerate(members_of(scenario, assignment)):
         first = state.member_start[edge]
-        assert sorted(state.members[first : first + state.count[edge]]) == members
+        assert sorted(state.members[first : first + state.member_count[edge]]) == members
 
 
 def check_allowed(case: Case, assignment: np.ndarray) -> None:
@@ -157,7 +157,7 @@ def check_allowed(case: Case, assignment: np.ndarray) -> None:
     scenario = case.problem.scenario
     for client, edge in enumerate(assignment.tolist()):
         if edge != NOBODY:
-            assert case.problem.allowed[client]
+            assert case.problem.round.online[client]
             assert edge in edges_of(scenario, client)
     counts = np.bincount(assignment[assignment != NOBODY], minlength=len(scenario.edges))
     assert (counts <= scenario.edges.capacity).all()
@@ -174,7 +174,7 @@ def kind_of(move: tuple[int, ...]) -> str:
 
 def walk(case: Case, state: State, seed: int, moves: int):
     """Random moves, each given before it is made; the state moves on when the caller goes on."""
-    bits, focus = bits_from(seed), np.arange(len(state.count))
+    bits, focus = bits_from(seed), np.arange(len(state.member_count))
     for _ in range(moves):
         move = propose(case.instance, state, focus, bits)
         if move[0] != NOBODY:
@@ -245,7 +245,9 @@ def test_the_delay_of_an_edge_that_loses_its_slowest_client():
             case.instance,
             state,
             random_assignment(
-                case.problem.scenario, np.random.default_rng(seed), allowed=case.problem.allowed
+                case.problem.scenario,
+                np.random.default_rng(seed),
+                allowed=case.problem.round.online,
             ),
         )
         before = state.edge_of.copy()
@@ -290,14 +292,14 @@ def test_starting_leaves_out_what_has_no_place():
 
 
 def test_the_number_of_clients_comes_before_their_cost():
-    """MOST_CLIENTS: one client more is always better, the dearest one included."""
+    """MOST_CLIENTS: one client more is always better, the most expensive one included."""
     for seed in SEEDS:
         case = a_round(seed, objective=MOST_CLIENTS)
         state = started(case)
-        for client in np.flatnonzero(case.problem.allowed):
+        for client in np.flatnonzero(case.problem.round.online):
             for edge in edges_of(case.problem.scenario, client):
                 link = find_link(case.instance, client, edge)
-                if state.count[edge] < case.problem.scenario.edges.capacity[edge]:
+                if state.member_count[edge] < case.problem.scenario.edges.capacity[edge]:
                     before = value(case.instance, state)
                     change_edge(case.instance, state, edge, NOBODY, link)
                     assert value(case.instance, state) < before
@@ -311,7 +313,16 @@ def test_a_start_is_forgotten_by_the_next():
     for move in walk(case, used, 1, 200):
         apply_move(case.instance, used, *move)
     start_from(case.instance, used, case.start)
-    for name in ("edge_of", "count", "delay", "energy", "kld", "violation", "totals", "data"):
+    for name in (
+        "edge_of",
+        "member_count",
+        "delay",
+        "energy",
+        "kld",
+        "violation",
+        "totals",
+        "data",
+    ):
         np.testing.assert_array_equal(getattr(used, name), getattr(fresh, name), err_msg=name)
 
 

@@ -5,28 +5,29 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
-from small_runs import contents, small_run
-
+from helpers import wait_until
+from small_runs import contents, small_run, small_scenario
 from stagewise.errors import StagewiseError
-from stagewise.simulator import directory as directory_module
-from stagewise.simulator import session
-from stagewise.simulator.config import Replanning
-from stagewise.simulator.directory import RunDirectory
-from stagewise.simulator.run import load_run
+from stagewise.policies.registry import make_policy
+from stagewise.policies.remedied import Remedied
+from stagewise.runs import directory as directory_module
+from stagewise.runs import session
+from stagewise.runs.config import Replanning
+from stagewise.runs.directory import Recorder, RunDirectory
+from stagewise.runs.run import load_run
 from stagewise.simulator.start import resume
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
-# Forks instead of starting anew each time: a child is at work within milliseconds.
+# Forks instead of starting again each time: a child is at work within milliseconds.
 KILLER = """
-import os, random, signal, sys, time
+import os, random, signal, sys
 from pathlib import Path
 sys.path[:0] = [sys.argv[2]]
 from small_runs import small_run
@@ -35,20 +36,30 @@ from stagewise.simulator.start import resume
 folder, random = Path(sys.argv[1]), random.Random(1)
 rounds = folder / "rounds.jsonl"
 small_run(rounds=1)  # whatever is loaded late is loaded now
+
+
+def kill_after(calls, size):
+    # Ends this process at so many calls of ours once the file of rounds has that size.
+    def count(frame, event, argument):
+        nonlocal calls
+        if "stagewise" in frame.f_code.co_filename and rounds.stat().st_size >= size:
+            calls -= 1
+            if calls < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(count)
+
+
 for kill in range(20):
+    # Some are killed while they find their place, most after a round or two.
+    finding = kill % 4 == 0
+    size = 0 if finding else rounds.stat().st_size + random.choice((200, 400, 600))
+    calls = random.randrange(8_000 if finding else 4_000)  # a round has 4,000
     child = os.fork()
     if child == 0:
+        kill_after(calls, size)
         resume(folder)
         os._exit(0)
-    # Some are killed while they find their place, most after a round or two.
-    if kill % 4 == 0:
-        time.sleep(random.uniform(0, 0.1))
-    else:
-        size = rounds.stat().st_size
-        while rounds.stat().st_size < size + random.choice((200, 400, 600)):
-            time.sleep(0.0005)
-        time.sleep(random.uniform(0, 0.02))
-    os.kill(child, signal.SIGKILL)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the run ended before it could be killed"
 """
 
@@ -67,25 +78,26 @@ class Stopped(Exception):
 def stopped_after(count: int, folder: Path, monkeypatch, **options) -> None:
     """A run whose process ends after so many rounds."""
 
-    def train_some(*arguments):
-        for number, trained in enumerate(session_train_rounds(*arguments)):
+    def run_some(*arguments):
+        for number, played in enumerate(run_all(*arguments)):
             if number == count:
                 raise Stopped
-            yield trained
+            yield played
 
-    session_train_rounds = session.train_rounds
+    run_all = session.run_rounds
     with monkeypatch.context() as patch:
-        patch.setattr(session, "train_rounds", train_some)
+        patch.setattr(session, "run_rounds", run_some)
         with pytest.raises(Stopped):
             small_run(folder, **options)
 
 
+@pytest.mark.processes
 def test_twenty_kills_lose_nothing(tmp_path, monkeypatch):
     options = {"rounds": 80, "replanning": Replanning(every=10, delay_rounds=2)}
     small_run(tmp_path / "whole", **options)
     stopped_after(1, tmp_path / "killed", monkeypatch, **options)
     done = subprocess.run(
-        [sys.executable, "-c", KILLER, str(tmp_path / "killed"), str(HERE)],
+        [sys.executable, "-c", KILLER, str(tmp_path / "killed"), str(TESTS)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -202,6 +214,7 @@ def test_a_real_limit_on_file_size_is_one_line(tmp_path, monkeypatch):
     assert 1 < len(load_run(tmp_path / "run").records) < 40
 
 
+@pytest.mark.processes
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     """The signal goes to the whole group, as from a terminal; workers stay silent."""
     folder = tmp_path / "run"
@@ -215,9 +228,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
         start_new_session=True,
     )
     try:
-        deadline = time.monotonic() + 100
-        while not (folder / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until((folder / "checkpoint.safetensors").exists, 100)
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     finally:
@@ -228,3 +239,27 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     )
     assert "Traceback" not in errors
     assert 0 < len(load_run(folder).records) < 500
+
+
+def test_a_policy_given_as_an_object_is_asked_for_again(tmp_path, monkeypatch):
+    """A wrapper has the name of the policy in it; without it the run would go on as another."""
+    policy = Remedied(make_policy("c2e-assoc-only", small_scenario()), "drop")
+    out = tmp_path / "run"
+
+    small_run(tmp_path / "whole", policy=policy, replanning=Replanning())
+    with monkeypatch.context() as patch:
+        true, calls = Recorder.add, []
+
+        def add(self, *arguments):
+            true(self, *arguments)
+            calls.append(1)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+
+        patch.setattr(Recorder, "add", add)
+        with pytest.raises(KeyboardInterrupt):
+            small_run(out, policy=policy, replanning=Replanning())
+    with pytest.raises(StagewiseError, match="policy: must be given again"):
+        resume(out)
+    resume(out, policy=policy)
+    assert contents(out) == contents(tmp_path / "whole")

@@ -2,29 +2,30 @@
 
 import json
 import shutil
-import time
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
-from small_runs import TASK, contents, small_run, small_scenario
-
 import stagewise
-from stagewise import replanning
-from stagewise.check import check_decisions
+from helpers import wait_until
+from small_runs import TASK, contents, small_run, small_scenario
+from stagewise.checker import check
 from stagewise.datasets import load_dataset
+from stagewise.decisions import Answer
 from stagewise.errors import StagewiseError
-from stagewise.methods.stagewise import StagewisePolicy
-from stagewise.policy import policy_factory
-from stagewise.simulator import decider as decider_module
-from stagewise.simulator.config import Participation, Replanning
+from stagewise.policies import replanned
+from stagewise.policies.plan_policy import PlanPolicy
+from stagewise.policies.policy import Policy
+from stagewise.policies.registry import make_policy
+from stagewise.runs.config import Participation, Replanning
+from stagewise.runs.run import load_run
 from stagewise.simulator.default_scenario import default_scenario
-from stagewise.simulator.run import load_run
 from stagewise.simulator.start import resume, simulate
-from stagewise.training import TrainingTeam
+from stagewise.training import Trainer
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Limits
@@ -35,24 +36,32 @@ CONTRACT = [
 ]
 
 
-class Nearest:
+class Nearest(Policy):
     """Everybody who is online, at the edge with the best channel, first come first served."""
 
     def __init__(self):
-        self.asked = 0
+        self.told = 0
 
-    def decide(self, round_, index):
-        self.asked += 1
+    def decide(self, round_):
         links, left = round_.scenario.links, round_.scenario.edges.capacity.copy()
         edge_of = np.full(len(round_.scenario.clients), -1)
-        # One with a memory: in every other round that it sees it lets the first client rest.
+        # One with a memory: after every other round that it was told of, the first client rests.
         for link in np.argsort(-links.gain):
             client, edge = links.client[link], links.edge[link]
-            rests = client == 0 and self.asked % 2 == 0
-            if round_.online[client] and edge_of[client] < 0 and left[edge] > 0 and not rests:
+            rests = client == 0 and self.told % 2 == 1
+            if round_.usable[link] and edge_of[client] < 0 and left[edge] > 0 and not rests:
                 edge_of[client] = edge
                 left[edge] -= 1
-        return edge_of
+        return Answer(edge_of)
+
+    def observe(self, outcome):
+        self.told += 1
+
+    def state(self):
+        return {"told": self.told}
+
+    def restore(self, state):
+        self.told = state["told"]
 
 
 def nearest(scenario, *, seed, seconds):
@@ -74,7 +83,7 @@ def test_the_folder_keeps_the_contract(run):
     assert [list(line) for line in lines] == [CONTRACT] * 8
     assert [line["round"] for line in lines] == list(range(8))
     rounds = stagewise.load_rounds(run.path / "online.jsonl", run.scenario)
-    assert check_decisions(run.scenario, rounds, run.decisions) == []
+    assert check(run.scenario, run.decisions, rounds) == []
     assert run.scenario.sha256 == run.config.scenario_sha256
 
 
@@ -140,7 +149,18 @@ def test_a_policy_of_ones_own(policy, tmp_path):
     run = small_run(policy=policy, rounds=3, replanning=Replanning())
     assert run.config.policy.lower() == "nearest"
     for decision, round_ in zip(run.decisions, run.online, strict=True):
+        assert decision.method == run.config.policy
         assert set(decision.assignment) <= set(round_.online_ids)
+
+
+def test_a_policy_that_a_factory_gives_a_name_keeps_it():
+    def make(scenario, *, seed, seconds):
+        policy = Nearest()
+        policy.name = "the nearest"
+        return policy
+
+    run = small_run(policy=make, rounds=1, replanning=Replanning())
+    assert run.config.policy == run.decisions[0].method == "the nearest"
 
 
 def test_diversity_lets_more_clients_train_also_after_a_resume(tmp_path, monkeypatch):
@@ -156,54 +176,65 @@ def test_diversity_lets_more_clients_train_also_after_a_resume(tmp_path, monkeyp
     diverse = simulate(always_there, **options, diversity=2.0, out=tmp_path / "whole")
     assert trained(diverse) > trained(plain)
 
-    decide = StagewisePolicy.decide
-    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(
-            StagewisePolicy, "decide", lambda s, r, i: decide(s, r, i) if i < 3 else 1 / 0
-        )
+    with interrupted_in(PlanPolicy, 3, monkeypatch):
         simulate(always_there, **options, diversity=2.0, out=tmp_path / "cut")
     resume(tmp_path / "cut")
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
-    with pytest.raises(StagewiseError, match="diversity = 2: needs a policy that follows the pool"):
+    with pytest.raises(StagewiseError, match="diversity = 2: needs a policy that takes surcharges"):
         simulate(always_there, **(options | {"policy": "fedcs"}), diversity=2.0)
 
 
-def test_a_policy_with_a_memory_is_where_it_was_after_a_resume(tmp_path):
-    class Stop(Exception):
-        pass
+@contextmanager
+def interrupted_in(kind, index, monkeypatch):
+    """An interruption when a policy of this kind is asked about round `index`."""
 
-    class Stopping(Nearest):
-        def decide(self, round_, index):
-            if index == 4:
-                raise Stop
-            return super().decide(round_, index)
+    def decide(policy, round_):
+        if round_.index == index:
+            raise KeyboardInterrupt
+        return plain(policy, round_)
 
-    options = {"rounds": 7, "replanning": Replanning()}
-    small_run(tmp_path / "whole", policy=nearest, **options)
-    with pytest.raises(Stop):
-        small_run(tmp_path / "run", policy=Stopping(), **options)
-    with pytest.raises(StagewiseError, match="method = 'Stopping': must be one of"):
+    plain = kind.decide
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(kind, "decide", decide)
+        yield
+
+
+def test_a_policy_with_a_memory_is_where_it_was_after_a_resume(tmp_path, monkeypatch):
+    options = {"policy": nearest, "rounds": 7, "replanning": Replanning()}
+    small_run(tmp_path / "whole", **options)
+    with interrupted_in(Nearest, 4, monkeypatch):
+        small_run(tmp_path / "run", **options)
+    with pytest.raises(StagewiseError, match="policy: must be given again, as policy 'nearest'"):
         resume(tmp_path / "run")
     resume(tmp_path / "run", policy=nearest)
-    whole, again = load_run(tmp_path / "whole"), load_run(tmp_path / "run")
-    assert [d.assignment for d in again.decisions] == [d.assignment for d in whole.decisions]
-    np.testing.assert_array_equal(again.weights["1.weight"], whole.weights["1.weight"])
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
-@dataclass(frozen=True, eq=False)
-class Recalling(StagewisePolicy):
+class Recalling(PlanPolicy):
     """Lets the first client of the round before rest, as far as it has been told who that was."""
 
-    past: list = field(init=False, default_factory=list)
+    resting = -1
 
-    def decide(self, round_, index):
-        edge_of = super().decide(round_, index).copy()
-        if self.past:
-            edge_of[np.flatnonzero(self.past[-1] >= 0)[:1]] = -1
-        return edge_of
+    def decide(self, round_):
+        edge_of = super().decide(round_).edge_of.copy()
+        if self.resting >= 0:
+            edge_of[self.resting] = -1
+        return Answer(edge_of)
 
-    def remember(self, edge_of):
-        self.past.append(edge_of)
+    def observe(self, outcome):
+        served = outcome.clients.client
+        self.resting = int(served[0]) if len(served) else -1
+
+    def state(self):
+        return {"resting": self.resting}
+
+    def restore(self, state):
+        self.resting = state["resting"]
+
+
+def recalling(scenario, *, seed, seconds):
+    plan = stagewise.plan(scenario, method="local-search", seed=seed)
+    return Recalling(plan, "repair", "strict", seconds)
 
 
 @pytest.mark.parametrize("remedy", [None, "drop"])
@@ -211,46 +242,34 @@ def test_what_a_policy_was_told_it_knows_after_a_resume_and_a_new_plan(
     remedy, tmp_path, monkeypatch
 ):
     """New plans come round after round; the interruption comes after the fourth."""
-    plan = policy_factory("stagewise-strict")(small_scenario(), seed=3, seconds=None).plan
-    options = {"replanning": Replanning(every=1), "remedy": remedy}
-    whole = small_run(
-        tmp_path / "whole", policy=Recalling(plan, "repair", "strict"), rounds=6, **options
-    )
-    unlike = small_run(policy="stagewise-strict", rounds=6, **options)
+    options = {"rounds": 6, "replanning": Replanning(every=1), "remedy": remedy}
+    whole = small_run(tmp_path / "whole", policy=recalling, **options)
+    unlike = small_run(policy="stagewise-strict", **options)
     assert [d.assignment for d in whole.decisions] != [d.assignment for d in unlike.decisions]
-
-    def broken(self, round_, index):
-        if index == 4:
-            raise KeyboardInterrupt
-        return decide(self, round_, index)
-
-    decide = Recalling.decide
-    with monkeypatch.context() as patch:
-        patch.setattr(Recalling, "decide", broken)
-        with pytest.raises(KeyboardInterrupt):
-            policy = Recalling(plan, "repair", "strict")
-            small_run(tmp_path / "run", policy=policy, rounds=6, **options)
-    resume(tmp_path / "run", policy=Recalling(plan, "repair", "strict"))
+    with interrupted_in(Recalling, 4, monkeypatch):
+        small_run(tmp_path / "run", policy=recalling, **options)
+    resume(tmp_path / "run", policy=recalling)
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
 
 def test_plans_take_effect_in_the_round_that_was_said(run, monkeypatch):
-    """Ordered in rounds 2 and 5, in force two rounds later, however long they take."""
-    in_force = []
+    """Ordered in rounds 2 and 5, in force two rounds later, even if they take until then."""
+    in_force, due = [], iter([4, 7])
 
-    def watched(policy, round_, index, name):
-        in_force.append(id(policy.decide.__self__.plan))
-        return plain(policy, round_, index, name)
+    def watched(policy, round_):
+        in_force.append(policy.plan.edge_of)
+        return decide(policy, round_)
 
     def slow(*arguments, **options):
-        time.sleep(0.3)
+        before = next(due)
+        wait_until(lambda: len(in_force) == before)
         return make(*arguments, **options)
 
-    plain, make = decider_module.decide_with, replanning.make_long_term_plan
-    monkeypatch.setattr(decider_module, "decide_with", watched)
-    monkeypatch.setattr(replanning, "make_long_term_plan", slow)
+    decide, make = PlanPolicy.decide, replanned.make_plan
+    monkeypatch.setattr(PlanPolicy, "decide", watched)
+    monkeypatch.setattr(replanned, "make_plan", slow)
     again = small_run()
-    changes = [g for g in range(1, 8) if in_force[g] != in_force[g - 1]]
+    changes = [g for g in range(1, 8) if in_force[g] is not in_force[g - 1]]
     assert changes == [4, 7]
     assert [d.assignment for d in again.decisions] == [d.assignment for d in run.decisions]
 
@@ -258,7 +277,7 @@ def test_plans_take_effect_in_the_round_that_was_said(run, monkeypatch):
 def test_plans_are_made_with_what_was_learned(tmp_path):
     """A client that never comes is planned for at first, and no longer once that is known."""
     scenario = small_scenario()
-    first = policy_factory("stagewise-strict")(scenario, seed=3, seconds=None).plan
+    first = make_policy("stagewise-strict", scenario, 3).plan
     missing = int(np.flatnonzero(first.edge_of >= 0)[0])
     online = np.ones(12, dtype=np.bool_)
     online[missing] = False
@@ -289,12 +308,12 @@ def test_infeasible_rounds_train_all_the_same(policy, remedy, monkeypatch):
     """Under limits that no edge can keep."""
     given = []
 
-    def watched(team, weights, groups, round_index, edge_weights=None):
+    def watched(trainer, weights, groups, round_index, edge_weights=None):
         given.append((groups, edge_weights))
-        return train(team, weights, groups, round_index, edge_weights=edge_weights)
+        return train(trainer, weights, groups, round_index, edge_weights=edge_weights)
 
-    train = TrainingTeam.train_round
-    monkeypatch.setattr(TrainingTeam, "train_round", watched)
+    train = Trainer.train_round
+    monkeypatch.setattr(Trainer, "train_round", watched)
     scenario = stagewise.generate.numeric(
         12, 2, 0, task=TASK, limits=Limits(kld_max=0.001, data_min=100)
     )
@@ -321,7 +340,7 @@ def test_infeasible_rounds_train_all_the_same(policy, remedy, monkeypatch):
 def test_what_only_a_policy_with_a_plan_can_do(remedy, tmp_path):
     asked = {"remedy": "lend"} if remedy else {"replanning": Replanning(every=2)}
     options = {"replanning": Replanning(), **asked}
-    with pytest.raises(StagewiseError, match="policy = 'fedcs': must be one that follows a plan"):
+    with pytest.raises(StagewiseError, match="needs a policy that follows a plan; 'fedcs' does"):
         small_run(tmp_path / "run", policy="fedcs", **options)
     assert list(tmp_path.iterdir()) == []
 
@@ -331,15 +350,15 @@ def test_participation_and_fluctuation(tmp_path):
     run = small_run(tmp_path / "run", rounds=3, participation=participation)
     assert run.online[0].gain is not None
     rounds = stagewise.load_rounds(run.path / "online.jsonl", run.scenario)
-    assert check_decisions(run.scenario, rounds, run.decisions) == []
+    assert check(run.scenario, run.decisions, rounds) == []
 
 
-@pytest.mark.parametrize("there", ["run", "file", "other"])
-def test_nothing_is_overwritten(run, tmp_path, there):
+@pytest.mark.parametrize("existing", ["run", "file", "other"])
+def test_nothing_is_overwritten(run, tmp_path, existing):
     out = run.path
-    if there != "run":
-        out = tmp_path / there
-        if there == "other":
+    if existing != "run":
+        out = tmp_path / existing
+        if existing == "other":
             out.mkdir()
             (out / "notes.txt").write_text("mine")
         else:
@@ -452,7 +471,7 @@ def test_an_exception_of_a_plan_under_way_leaves_the_old_one(monkeypatch):
     def fail(*arguments, **options):
         raise RuntimeError("no plan today")
 
-    monkeypatch.setattr(replanning, "make_long_term_plan", fail)
+    monkeypatch.setattr(replanned, "make_plan", fail)
     run = small_run()
     assert run.finished
     assert len(run.plan_ms) == 1

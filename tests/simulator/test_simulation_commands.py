@@ -9,14 +9,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-from small_runs import contents, small_run, small_scenario
-
 import stagewise
+from small_runs import contents, small_run, small_scenario
 from stagewise.cli.main import main
-from stagewise.simulator import loggers, progress
-from stagewise.simulator.config import Replanning
-from stagewise.simulator.records import RoundRecord
-from stagewise.simulator.run import load_run
+from stagewise.runs import loggers, progress
+from stagewise.runs.config import Replanning
+from stagewise.runs.records import RoundRecord
+from stagewise.runs.run import load_run
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +116,7 @@ def test_simulate_refuses_a_folder_with_a_run(run, capsys):
         ("--trace t.json", "participation.trace: must only be given with the model 'trace'"),
         ("--remedy pray", "remedy: Invalid enum value 'pray'"),
         ("--replan-every 0", "every = 0: must be at least 1"),
-        ("--replan-every 2 --policy fedcs", "must be one that follows a plan, for replanning"),
+        ("--replan-every 2 --policy fedcs", "replanning: needs a policy that follows a plan; 'fed"),
         ("--log paper", "logger = 'paper': must be one of tensorboard, mlflow"),
         ("--scenario nothing.json", "nothing.json: cannot be read"),
         ("--model resnet", "model = 'resnet': must be one of"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st  # noqa: E402
 from torch import nn  # noqa: E402
 from training_cases import (  # noqa: E402
     RAGGED,
+    assert_like_figures,
     groups_of,
     largest_difference,
     noisy_network,
@@ -20,7 +21,7 @@ from training_cases import (  # noqa: E402
     smoothed_loss,
 )
 
-from stagewise.training import TrainingTeam  # noqa: E402
+from stagewise.training import Trainer  # noqa: E402
 from stagewise.training.batches import draw_batches  # noqa: E402
 from stagewise.training.network import read_network  # noqa: E402
 from stagewise.training.reference import ReferenceLoop  # noqa: E402
@@ -39,12 +40,13 @@ MODELS = [
 
 def assert_like_reference(task, groups=GROUPS, rounds=1):
     reference = ReferenceLoop(task)
-    with TrainingTeam(task) as team:
-        initial = weights = team.initial_weights()
+    with Trainer(task) as trainer:
+        initial = weights = trainer.initial_weights()
         for round_index in range(rounds):
-            weights = team.train_round(weights, groups, round_index)
+            weights, figures = trainer.train_round(weights, groups, round_index)
             with torch.random.fork_rng():
-                reference.train_round(groups, round_index)
+                expected = reference.train_round(groups, round_index)
+            assert_like_figures(figures, expected)
     assert largest_difference(weights, reference_weights(reference.model)) < 1e-9
     assert largest_difference(weights, initial) > 1e-4
     return weights
@@ -84,7 +86,7 @@ def test_full_batches_and_batches_of_one_equal_the_reference():
 
 @st.composite
 def plain_networks(draw):
-    """Convolutions, pools and linear layers in every arrangement that the fast path knows."""
+    """Convolutions, pools and linear layers in every arrangement that `BatchedBackend` knows."""
     channels = draw(st.integers(1, 3))
     height, width = draw(st.integers(8, 15)), draw(st.integers(8, 15))
     shape, layers = (channels, height, width), []
@@ -107,14 +109,15 @@ def plain_networks(draw):
 
 @settings(max_examples=25)
 @given(plain_networks())
-def test_plain_networks_take_the_fast_path_and_equal_the_reference(case):
+def test_plain_networks_are_trained_in_batches_and_equal_the_reference(case):
     shape, network = case
     assert read_network(network) is not None
     task = small_task(lambda: deepcopy(network), shape, local_steps=1)
     reference = ReferenceLoop(task)
-    reference.train_round(GROUPS, 0)
-    with TrainingTeam(task) as team:
-        weights = team.train_round(team.initial_weights(), GROUPS, 0)
+    expected = reference.train_round(GROUPS, 0)
+    with Trainer(task) as trainer:
+        weights, figures = trainer.train_round(trainer.initial_weights(), GROUPS, 0)
+    assert_like_figures(figures, expected)
     assert largest_difference(weights, reference_weights(reference.model)) < 1e-9
 
 
@@ -139,7 +142,7 @@ def test_plain_networks_take_the_fast_path_and_equal_the_reference(case):
         lambda layers: layers.__setitem__(4, nn.Linear(4, 10, bias=False)),
     ],
 )
-def test_other_networks_do_not_take_the_fast_path(change):
+def test_other_networks_are_not_trained_in_batches(change):
     layers = [nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(4, 10)]
     assert read_network(nn.Sequential(*layers)) is not None
     change(layers)
@@ -151,11 +154,11 @@ def softmax_regression():
 
 
 def by_hand(task, groups, round_index, weight, bias):
-    """Eqs. 1-3 for softmax regression, in NumPy."""
+    """Eqs. 1-3 for softmax regression, in NumPy: weight, bias, and (losses, norm) by client."""
     dataset, partition = task.dataset, task.partition
     images = (dataset.train_images / 255 - dataset.mean[0]) / dataset.std[0]
     images = images.reshape(len(images), -1)
-    edge_models, edge_data = [], []
+    edge_models, edge_data, losses, norms = [], [], {}, {}
     for group in groups:
         data = sum(int(task.data_sizes[i]) for i in group)
         if data == 0:
@@ -181,35 +184,50 @@ def by_hand(task, groups, round_index, weight, bias):
                     chosen = partition.samples(client)[batch]
                     x, y = images[chosen], dataset.train_labels[chosen]
                     scores = np.exp(x @ w.T + b)
-                    error = scores / scores.sum(1, keepdims=True) - np.eye(10)[y]
+                    shares = scores / scores.sum(1, keepdims=True)
+                    loss = -np.log(shares[np.arange(len(y)), y]).mean()
+                    losses.setdefault(int(client), []).append(loss)
+                    error = shares - np.eye(10)[y]
                     w, b = (
                         w - task.learning_rate * error.T @ x / len(y),
                         b - task.learning_rate * error.mean(0),
                     )
+                change = np.concatenate([(w - edge_weight).ravel(), b - edge_bias])
+                norms[int(client)] = np.sqrt((change**2).sum())
                 new_weight += size * w
                 new_bias += size * b
             edge_weight, edge_bias = new_weight / data, new_bias / data
         edge_models.append((edge_weight, edge_bias))
         edge_data.append(data)
     total = sum(edge_data)
-    return tuple(
+    weight, bias = (
         sum(data * model[part] for data, model in zip(edge_data, edge_models, strict=True)) / total
         for part in (0, 1)
     )
+    return weight, bias, {client: (losses[client], norms[client]) for client in losses}
 
 
-@pytest.mark.parametrize("way", ["fast", "lean", "reference"])
+@pytest.mark.parametrize("way", ["batched", "module", "reference"])
 def test_equations_one_to_three_by_hand(way):
-    options = {"loss": lambda *a: nn.functional.cross_entropy(*a)} if way == "lean" else {}
+    options = {"loss": lambda *a: nn.functional.cross_entropy(*a)} if way == "module" else {}
     task = small_task(softmax_regression, local_steps=3, edge_rounds=3, **options)
-    with TrainingTeam(task) as team:
-        weights = team.initial_weights()
+    with Trainer(task) as trainer:
+        weights = trainer.initial_weights()
         expected = by_hand(task, GROUPS, 4, weights["1.weight"], weights["1.bias"])
         if way == "reference":
             reference = ReferenceLoop(task)
-            reference.train_round(GROUPS, 4)
+            figures = reference.train_round(GROUPS, 4)
             weights = reference_weights(reference.model)
         else:
-            weights = team.train_round(weights, GROUPS, 4)
+            weights, figures = trainer.train_round(weights, GROUPS, 4)
     np.testing.assert_allclose(weights["1.weight"], expected[0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(weights["1.bias"], expected[1], rtol=0, atol=1e-12)
+    clients = sorted(expected[2])
+    assert figures.client.tolist() == clients
+    assert figures.samples.tolist() == [task.data_sizes[client] for client in clients]
+    for number, client in enumerate(clients):
+        losses, norm = expected[2][client]
+        assert len(losses) == 9
+        assert figures.loss_before[number] == pytest.approx(losses[0], rel=1e-12)
+        assert figures.loss_after[number] == pytest.approx(losses[-1], rel=1e-12)
+        assert figures.update_norm[number] == pytest.approx(norm, rel=1e-12)

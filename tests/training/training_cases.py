@@ -68,7 +68,7 @@ def noisy_network():
 
 
 def smoothed_loss(outputs, labels):
-    """A loss that the fast path does not know."""
+    """A loss that `BatchedBackend` does not know."""
     return cross_entropy(outputs, labels, label_smoothing=0.1)
 
 
@@ -84,3 +84,13 @@ def reference_weights(model):
 def largest_difference(weights, others):
     assert weights.keys() == others.keys()
     return max(np.abs(weights[name] - others[name]).max() for name in weights)
+
+
+def assert_like_figures(figures, expected, tolerance=1e-6):
+    """All but the seconds, which differ from run to run."""
+    np.testing.assert_array_equal(figures.client, expected.client)
+    np.testing.assert_array_equal(figures.samples, expected.samples)
+    for name in ("loss_before", "loss_after", "update_norm"):
+        found, wanted = getattr(figures, name), getattr(expected, name)
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=0, err_msg=name)

@@ -105,3 +105,11 @@ def test_observations_are_copied_and_their_shape_checked():
     assert estimator.recent_mean().tolist() == [1, 1]
     with pytest.raises(ValueError, match="online must have shape"):
         estimator.observe(np.array([True]))
+
+
+def test_an_estimate_is_never_above_1():
+    """The weights of 29 windows sum to a little more."""
+    estimator = ParticipationEstimator([1.0, 0.5], window=2)
+    for _ in range(100):
+        estimator.observe(np.array([True, False]))
+        assert estimator.probabilities().max() <= 1

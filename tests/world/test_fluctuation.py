@@ -7,7 +7,7 @@ from helpers import random_scenario
 from stagewise.errors import StagewiseError
 from stagewise.world.fluctuation import fluctuate
 from stagewise.world.participation import bernoulli
-from stagewise.world.rounds import load_rounds, save_rounds
+from stagewise.world.rounds_file import load_rounds, save_rounds
 
 SCENARIO = random_scenario(1, clients=40, edges=4)
 

@@ -17,7 +17,7 @@ from stagewise.world.trace import Trace
 
 def scenario_with(probability: list[float] | np.ndarray) -> Scenario:
     values = np.asarray(probability, dtype=np.float64)
-    return random_scenario(0, clients=len(values)).with_online_probability(values)
+    return random_scenario(0, clients=len(values)).as_of(online_probability=values)
 
 
 def masks(rounds: list[Round]) -> np.ndarray:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from helpers import random_scenario
 from stagewise.errors import StagewiseError
 from stagewise.world.costs import link_costs
-from stagewise.world.rounds import Round, load_rounds, round_of, save_rounds
+from stagewise.world.rounds import Round, round_of
+from stagewise.world.rounds_file import load_rounds, save_rounds
 
 SCENARIO = random_scenario(2, clients=6, edges=3, isolated=0)
 
@@ -54,7 +55,7 @@ def test_what_a_round_changes_and_nothing_else(tmp_path):
 
 @given(
     st.lists(
-        st.tuples(st.lists(st.booleans(), min_size=6, max_size=6), st.booleans(), st.booleans()),
+        st.tuples(st.lists(st.booleans(), min_size=6, max_size=6), *[st.booleans()] * 4),
         max_size=5,
     ),
     st.integers(0, 2**31),
@@ -62,13 +63,25 @@ def test_what_a_round_changes_and_nothing_else(tmp_path):
 def test_nothing_is_lost_in_a_file(tmp_path_factory, drawn, seed):
     rng = np.random.default_rng(seed)
     rounds = []
-    for online, cpu, gain in drawn:
+    for index, (online, cpu, gain, measured, down) in enumerate(drawn):
         some_cpu = np.where(rng.random(6) < 0.5, SCENARIO.clients.cpu_hz, rng.uniform(1e9, 2e9, 6))
         links = len(SCENARIO.links)
         some_gain = np.where(rng.random(links) < 0.5, SCENARIO.links.gain, rng.uniform(1, 2, links))
+        some_links = rng.random(links) < 0.5
         rounds.append(
             Round(
-                SCENARIO, np.array(online), some_cpu if cpu else None, some_gain if gain else None
+                SCENARIO,
+                np.array(online),
+                index,
+                cpu_hz=some_cpu if cpu else None,
+                gain=some_gain if gain else None,
+                delay_s=np.where(some_links, rng.uniform(1, 2, links), np.nan)
+                if measured
+                else None,
+                energy_j=np.where(some_links, rng.uniform(1, 2, links), np.nan)
+                if measured
+                else None,
+                up=rng.random(links) < 0.7 if down else None,
             )
         )
     path = tmp_path_factory.mktemp("rounds") / "rounds.jsonl"
@@ -76,7 +89,10 @@ def test_nothing_is_lost_in_a_file(tmp_path_factory, drawn, seed):
     again = load_rounds(path, SCENARIO)
     assert len(again) == len(rounds)
     for old, new in zip(rounds, again, strict=True):
+        assert new.index == old.index
         np.testing.assert_array_equal(old.online, new.online)
+        np.testing.assert_array_equal(old.usable, new.usable)
+        np.testing.assert_array_equal(old.edges_up, new.edges_up)
         np.testing.assert_array_equal(old.costs.delay_s, new.costs.delay_s)
         np.testing.assert_array_equal(old.costs.energy_j, new.costs.energy_j)
 
@@ -91,7 +107,7 @@ def test_a_round_from_a_mask_from_ids_or_from_a_round():
     by_mask, by_ids = round_of(SCENARIO, mask), round_of(SCENARIO, ["c2", "c0"])
     np.testing.assert_array_equal(by_mask.online, by_ids.online)
     assert round_of(SCENARIO, by_mask) is by_mask
-    with pytest.raises(StagewiseError, match=r"must have shape \(6,\), not \(2,\)"):
+    with pytest.raises(StagewiseError, match=r"online has the shape \(2,\): must have one"):
         round_of(SCENARIO, np.array([True, False]))
     with pytest.raises(StagewiseError, match="online: 'c9' must be the id of a client"):
         round_of(SCENARIO, ["c9"])
@@ -116,7 +132,10 @@ ONLINE = {"online": ["c0"]}
             {**ONLINE, "links": {"c0": {covering(0)[0]: -1}}},
             r"= -1.0: must be a finite number above",
         ),
-        ({**ONLINE, "cpu_hz": {"c0": 1e300}}, "the delay or energy of client 'c0' is too large"),
+        (
+            {**ONLINE, "cpu_hz": {"c0": 1e300}},
+            "cpu_hz: the delay and energy of client 'c0' must be",
+        ),
         (b"[c0]", "line 2: not valid JSON"),
         (b"\xff", "line 2: not valid JSON"),
         (b'"c0"', "line 2: .*expected `object | array`"),

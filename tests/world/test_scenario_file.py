@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from helpers import random_scenario
 from stagewise.errors import StagewiseError
 from stagewise.world.estimator import estimate_from_history
-from stagewise.world.scenario import Limits, Scenario, Weights
+from stagewise.world.scenario import Limits, Links, Scenario, Weights
 from stagewise.world.scenario_file import load_scenario, save_scenario
+from stagewise.world.scenario_json import json_parts
 
 SUFFIXES = ("json", "safetensors")
 
@@ -25,7 +27,7 @@ def assert_same(a: Scenario, b: Scenario) -> None:
         ("clients", ("label_counts", "cpu_hz", "cycles_per_sample", "capacitance", "tx_power_w")),
         ("clients", ("batch_fraction", "online_probability", "position_m")),
         ("edges", ("capacity", "bandwidth_hz", "uplink_delay_s", "uplink_energy_j", "position_m")),
-        ("links", ("start", "edge", "gain")),
+        ("links", ("start", "edge", "gain", "delay_s", "energy_j")),
     ):
         for name in names:
             first, second = getattr(getattr(a, group), name), getattr(getattr(b, group), name)
@@ -37,7 +39,7 @@ def assert_same(a: Scenario, b: Scenario) -> None:
     assert a.edges.ids == b.edges.ids
     assert a.clients.history == b.clients.history
     for name in ("local_steps", "edge_rounds", "model_bits", "noise_w_per_hz", "window"):
-        assert getattr(a, name) == getattr(b, name)
+        np.testing.assert_equal(getattr(a, name), getattr(b, name))
     assert (a.weights, a.limits) == (b.weights, b.limits)
     np.testing.assert_array_equal(a.target, b.target)
     assert (a.reference is None) == (b.reference is None)
@@ -88,13 +90,93 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return replace(scenario, clients=clients, window=window)
 
 
+@st.composite
+def measured_scenarios(draw: st.DrawFn) -> Scenario:
+    """Some links measured, some without energy, and what the model then does not need left out."""
+    scenario = draw(scenarios())
+    rng = np.random.default_rng(draw(st.integers(0, 2**31)))
+    clients, edges, links = scenario.clients, scenario.edges, scenario.links
+    measured = rng.random(len(links)) < draw(st.sampled_from([0.0, 0.5, 1.0]))
+    energy_j = np.where(measured, rng.uniform(0, 5, len(links)), np.nan)
+    if scenario.weights.energy == 0:
+        energy_j[rng.random(len(links)) < 0.5] = np.nan
+    links = replace(
+        links,
+        gain=np.where(measured, np.nan, links.gain),
+        delay_s=np.where(measured, rng.uniform(0, 9, len(links)), np.nan),
+        energy_j=energy_j,
+    )
+
+    def without(values: np.ndarray, needed: np.ndarray) -> np.ndarray:
+        drop = rng.random(len(values)) < 0.7
+        drop[needed] = False
+        return np.where(drop, np.nan, values)
+
+    by_gain = ~measured
+    names = ("cpu_hz", "cycles_per_sample", "capacitance", "tx_power_w")
+    left = {name: without(getattr(clients, name), links.client[by_gain]) for name in names}
+    scalars = {} if by_gain.any() else {"model_bits": None, "noise_w_per_hz": None}
+    limits = draw(st.sampled_from([scenario.limits, replace(scenario.limits, kld_max=math.inf)]))
+    return replace(
+        scenario,
+        clients=replace(clients, **left),
+        edges=replace(edges, bandwidth_hz=without(edges.bandwidth_hz, links.edge[by_gain])),
+        links=links,
+        limits=limits,
+        **(scalars if draw(st.booleans()) else {}),
+    )
+
+
+def version(scenario: Scenario) -> str:
+    return json.loads(b"".join(json_parts(scenario)))["format"].removeprefix("stagewise-scenario/")
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@given(scenario=scenarios())
+@given(scenario=scenarios() | measured_scenarios())
 def test_nothing_is_lost_in_a_file(suffix, scenario):
-    assert_same(round_trip(scenario, suffix), scenario)
+    again = round_trip(scenario, suffix)
+    assert_same(again, scenario)
+    assert version(again) == version(scenario)
 
 
 @given(scenarios())
+def test_scenarios_of_the_model_alone_stay_version_1(scenario):
+    assert version(scenario) == "1"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"limits": Limits(kld_max=math.inf)},
+        {"links": {"gain": None, "delay_s": [1.0] * 3, "energy_j": [1.0] * 3}},
+        {"links": {"delay_s": [1.0, math.nan, math.nan], "energy_j": [1.0, math.nan, math.nan]}},
+        {"clients": {"cpu_hz": None}},
+        {"clients": {"tx_power_w": [math.nan, 1]}},
+        {"edges": {"bandwidth_hz": None}},
+        {"model_bits": None},
+        {"noise_w_per_hz": math.nan},
+    ],
+)
+def test_anything_else_is_version_2(change):
+    """Three links, all of them measured but where the change is to have a gain in the first two."""
+    links = Links([0, 2, 3], [0, 1, 1], delay_s=[1, 2, 3.0], energy_j=[1, 1, 1.0])
+    if "links" in change or "limits" in change:
+        links = Links([0, 2, 3], [0, 1, 1], gain=[1e-9, 2e-9, 3e-9])
+    base = replace(random_scenario(0, 2, 2, isolated=0), links=links)
+    changes = {
+        name: replace(getattr(base, name), **value) if isinstance(value, dict) else value
+        for name, value in change.items()
+    }
+    if changes.get("links") is not None and not np.isnan(changes["links"].gain).all():
+        gain = [math.nan, 2e-9, 3e-9]
+        changes["links"] = replace(changes["links"], gain=gain)
+    changed_one = replace(base, **changes)
+    assert version(changed_one) == "2"
+    for suffix in SUFFIXES:
+        assert_same(round_trip(changed_one, suffix), changed_one)
+
+
+@given(scenarios() | measured_scenarios())
 def test_both_forms_are_the_same_scenario(scenario):
     assert round_trip(scenario, "json").sha256 == round_trip(scenario, "safetensors").sha256
 
@@ -219,12 +301,12 @@ C, E, L = ("clients", 0), ("edges", 0), ("limits",)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (changed("format", to="stagewise-scenario/2"), "format = 'stagewise-scenario/2': "),
+        (changed("format", to="stagewise-scenario/3"), "format = 'stagewise-scenario/3': "),
         (changed("format", to=None), "missing required field `format`"),
         (changed("extra", to=1), "unknown field `extra`"),
         (changed(*C, "colour", to=1), r"clients\[0\].*unknown field `colour`"),
         (changed(*L, "kld_mx", to=1), r"limits.*unknown field `kld_mx`"),
-        (changed("local_steps", to=0), "local_steps = 0: must be a finite number of at least 1"),
+        (changed("local_steps", to=0), "local_steps = 0: must be at least 1"),
         (changed("local_steps", to=2.5), "local_steps = 2.5: expected `int`"),
         (changed("edge_rounds", to=-1), "edge_rounds = -1: expected `int` >= 0"),
         (changed("model_bits", to=0), "model_bits = 0.0: must be a finite number above 0"),
@@ -239,8 +321,11 @@ C, E, L = ("clients", 0), ("edges", 0), ("limits",)
         (changed(*L, "data_risk", to=-0.1), "limits.data_risk = -0.1"),
         (changed(*L, "kld_margin", to=0.3), "limits.kld_margin = 0.3: must be at most kld_max"),
         (changed("reference", to=[1.0]), "reference has 1 entries"),
-        (changed("reference", to=[0.0, 1.0]), "reference: all entries must be above 0"),
-        (changed("reference", to=[0.5, 0.6]), "reference: .* sum to 1"),
+        (
+            changed("reference", to=[0.0, 1.0]),
+            r"reference = \[0.0, 1.0\]: all entries must be above 0",
+        ),
+        (changed("reference", to=[0.5, 0.6]), "reference = .* sum to 1"),
         (changed("clients", to=[]), "clients: there must be at least one"),
         (changed("edges", 2, "id", to="es1"), r"edges\[2\].id = 'es1': must not occur twice"),
         (changed("edges", 1, "id", to=""), r"edges\[1\].id = '': must not be empty"),
@@ -301,6 +386,134 @@ def test_every_rule_has_its_message(tmp_path, content, message):
         load(tmp_path, content)
     assert str(error.value).startswith(f"{tmp_path / 's.json'}: ")
     assert "\n" not in str(error.value)
+
+
+M = {"delay_s": 0.41, "energy_j": 1.7}
+
+
+def version_2(**changes) -> dict:
+    """A file of version 2 with one measured client, without anything that may be left out."""
+    return {
+        "format": "stagewise-scenario/2",
+        "local_steps": 5,
+        "edge_rounds": 3,
+        "weights": {"delay": 1, "energy": 1, "continuity": 1},
+        "limits": {**document()["limits"], "kld_max": None},
+        "edges": [{"id": "es0", "capacity": 10, "uplink_delay_s": 0.18, "uplink_energy_j": 0.1}],
+        "clients": [
+            {"id": "c0", "label_counts": [3, 4], "online_probability": 0.5, "links": {"es0": M}}
+        ],
+        **changes,
+    }
+
+
+def test_the_least_file_of_version_2(tmp_path):
+    scenario = load(tmp_path, version_2())
+    assert (scenario.costs.delay_s.tolist(), scenario.costs.energy_j.tolist()) == ([0.41], [1.7])
+    assert scenario.clients.batch_fraction.tolist() == [0.1]
+    assert scenario.limits.kld_max == math.inf
+    assert math.isnan(scenario.model_bits)
+
+
+def test_gains_and_measured_links_side_by_side(tmp_path):
+    whole = document(format="stagewise-scenario/2")
+    whole["clients"][0]["links"]["es0"] = M
+    scenario = load(tmp_path, whole)
+    modelled = load(tmp_path, document()).costs
+    assert scenario.costs.delay_s.tolist() == [0.41, modelled.delay_s[1]]
+    assert scenario.costs.energy_j.tolist() == [1.7, modelled.energy_j[1]]
+
+
+def test_energies_may_be_absent_where_they_have_no_weight(tmp_path):
+    whole = version_2()
+    whole["clients"][0]["links"] = {"es0": {"delay_s": 2}}
+    with pytest.raises(StagewiseError, match=r"links\['es0'\].energy_j = nan: must be given"):
+        load(tmp_path, whole)
+    whole["weights"]["energy"] = 0
+    assert load(tmp_path, whole).costs.energy_j.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("clients", 0, "links"), {"es0": 1e-9}, "model_bits must be given where a link has a"),
+        (("clients", 0, "links"), {"es0": {"delay_s": -1, "energy_j": 1}}, "delay_s = -1.0: must"),
+        (("clients", 0, "links"), {"es0": {"delay_s": 1, "energy_j": -1}}, "energy_j = -1.0: must"),
+        (("clients", 0, "links"), {"es0": {"energy_j": 1}}, "missing required field `delay_s`"),
+        (("clients", 0, "links"), {"es0": {**M, "gain": 1}}, "unknown field `gain`"),
+        (("clients", 0, "links"), {"es0": None}, "expected `float \\| object`, got `null`"),
+        (("clients", 0, "links"), {"es9": M}, "'es9' must be the id of an edge"),
+        (("clients", 0, "cpu_hz"), None, "expected `float`, got `null`"),
+        (("clients", 0, "cpu_hz"), -1, "cpu_hz = -1.0: must be a finite number above 0"),
+        (("model_bits",), -1, "model_bits = -1.0: must be a finite number above 0"),
+        (("limits", "data_min"), None, "expected `float`, got `null`"),
+    ],
+)
+def test_rules_of_version_2(tmp_path, path, value, message):
+    whole = version_2()
+    node = whole
+    for step in path[:-1]:
+        node = node[step]
+    node[path[-1]] = value
+    with pytest.raises(StagewiseError, match=f"(?i){message}"):
+        load(tmp_path, whole)
+
+
+@pytest.mark.parametrize("name", ["cpu_hz", "cycles_per_sample", "capacitance", "tx_power_w"])
+def test_the_model_needs_its_fields_where_there_is_a_gain(tmp_path, name):
+    whole = document(format="stagewise-scenario/2")
+    del whole["clients"][0][name]
+    with pytest.raises(StagewiseError, match=rf"clients\[0\] \('c0'\).{name} must be given where"):
+        load(tmp_path, whole)
+    whole["clients"][0]["links"] = {"es0": M}
+    load(tmp_path, whole)
+
+
+def test_a_batch_fraction_is_needed_where_there_is_a_gain(tmp_path):
+    whole = document(format="stagewise-scenario/2")
+    del whole["clients"][0]["batch_fraction"]
+    with pytest.raises(StagewiseError, match=r"\('c0'\).batch_fraction must be given where"):
+        load(tmp_path, whole)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (
+            ("clients", 0, "links"),
+            {"es0": M},
+            "links: must be channel gains in stagewise-scenario/1",
+        ),
+        (("clients", 0, "cpu_hz"), None, "cpu_hz must be given"),
+        (("clients", 0, "batch_fraction"), None, "batch_fraction must be given"),
+        (("edges", 1, "bandwidth_hz"), None, "bandwidth_hz must be given in stagewise-scenario/1"),
+        (("model_bits",), None, "model_bits must be given"),
+        (("limits", "kld_max"), None, "limits.kld_max = inf: must be finite in"),
+    ],
+)
+@pytest.mark.parametrize("linked", [True, False])
+def test_version_1_is_read_strictly(tmp_path, path, value, message, linked):
+    """Also where the field is not needed, since the client has no link."""
+    whole = document()
+    if not linked and path[-1] != "links":
+        whole["clients"][0]["links"] = {}
+    node = whole
+    for step in path[:-1]:
+        node = node[step]
+    if value is None and path[-1] != "kld_max":
+        del node[path[-1]]
+    else:
+        node[path[-1]] = value
+    with pytest.raises(StagewiseError, match=message):
+        load(tmp_path, whole)
+
+
+def test_version_1_is_read_strictly_from_the_binary_form(tmp_path):
+    path = tmp_path / "s.safetensors"
+    save_scenario(replace(random_scenario(1), limits=Limits(kld_max=math.inf)), path)
+    path.write_bytes(path.read_bytes().replace(b"stagewise-scenario/2", b"stagewise-scenario/1"))
+    with pytest.raises(StagewiseError, match=r"limits\.kld_max = inf: must be finite in"):
+        load_scenario(path)
 
 
 def test_there_must_be_an_edge(tmp_path):

@@ -36,11 +36,19 @@ def train(message: Message, context: Context) -> Message:
     data = task.train_data(scenario, client, seed)
     model = task.make_model(seed)
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    loss = task.train(model, data, config, client, message.metadata.group_id)
+    losses = task.train(model, data, config, client, message.metadata.group_id)
     content = RecordDict(
         {
             "arrays": ArrayRecord(model.state_dict()),
-            "metrics": MetricRecord({"num-examples": len(data[1]), "train-loss": loss}),
+            "metrics": MetricRecord(
+                {
+                    "num-examples": len(data[1]),
+                    "train-loss": sum(losses) / len(losses),
+                    # For policies that learn from them; they may be left out.
+                    "loss-before": losses[0],
+                    "loss-after": losses[-1],
+                }
+            ),
         }
     )
     return Message(content, reply_to=message)

@@ -33,8 +33,8 @@ def test_data() -> Data:
     return _tensors(dataset, dataset.test_images, dataset.test_labels)
 
 
-def train(model: nn.Module, data: Data, config: UserConfig, client: int, order: str) -> float:
-    """SGD for `local-steps` batches of a tenth of the data (Eq. 1); the mean loss.
+def train(model: nn.Module, data: Data, config: UserConfig, client: int, order: str) -> list[float]:
+    """SGD for `local-steps` batches of a tenth of the data (Eq. 1); the loss of each batch.
 
     Each `order`, which names a round and an edge round, has batches of its own.
     """
@@ -49,7 +49,7 @@ def train(model: nn.Module, data: Data, config: UserConfig, client: int, order: 
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return float(np.mean(losses))
+    return losses
 
 
 @torch.no_grad()

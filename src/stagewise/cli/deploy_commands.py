@@ -52,7 +52,9 @@ def up(
     seed: Annotated[int | None, typer.Option(help="Seed of every random draw [0].")] = None,
     remedy: Annotated[
         str | None,
-        typer.Option(help="An edge is gone: lend its clients to others, or drop them [lend]."),
+        typer.Option(
+            help="An edge cannot keep its limits: lend it clients, drop it, or reweight it [lend]."
+        ),
     ] = None,
     deadline_factor: Annotated[
         float | None, typer.Option(help="A round may take so many times what it should [2].")
@@ -63,37 +65,20 @@ def up(
     ] = None,
     measured_costs: Annotated[
         bool | None,
-        typer.Option("--measured-costs", help="Decide with the CPU speeds that were measured."),
+        typer.Option("--measured-costs", help="Decide with the delays that were measured."),
     ] = None,
 ) -> None:
     """Start everything, train to the last round, end everything."""
+    given = dict(locals())
     if local and site is not None:
         raise StagewiseError("local: must not be given with a site, which is on other machines")
     try:
+        from stagewise.deploy.options import make_options
         from stagewise.deploy.up import up as start
-        from stagewise.deploy.wanted import make_wanted
 
-        wanted = make_wanted(
-            site=site,
-            local=local or None,
-            design=design,
-            clients=clients,
-            edges=edges,
-            scenario=scenario,
-            dataset=dataset,
-            data_dir=data_dir,
-            model=model,
-            learning_rate=learning_rate,
-            policy=policy,
-            rounds=rounds,
-            seed=seed,
-            remedy=remedy,
-            replan_every=replan_every,
-            deadline_factor=deadline_factor,
-            measured_costs=measured_costs,
-            polls=polls,
-        )
-        run = start(out, wanted, show_progress=True)
+        del given["out"]
+        options = make_options(**given | {"local": local or None})
+        run = start(out, options, show_progress=True)
     except KeyboardInterrupt:
         if not (Path(out) / "config.toml").exists():
             raise

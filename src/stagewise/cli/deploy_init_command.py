@@ -52,17 +52,9 @@ def init(
     ] = None,
 ) -> None:
     """Certificates, keys and a run.sh for every machine of a deployment."""
-    chosen = {
-        "design": design,
-        "dataset": dataset,
-        "model": model,
-        "learning_rate": learning_rate,
-        "policy": policy,
-        "rounds": rounds,
-        "seed": seed,
-        "scenario": scenario,
-    }
-    given = {name: value for name, value in chosen.items() if value is not None}
+    options = dict(locals())
+    names = ("design", "dataset", "model", "learning_rate", "policy", "rounds", "seed", "scenario")
+    given = {name: options[name] for name in names if options[name] is not None}
     described = (
         _described(cloud, edge or [], client or [], given)
         if site is None
@@ -72,11 +64,10 @@ def init(
         raise StagewiseError("deploy needs Flower: pip install 'stagewise-hfl[deploy]'")
     from stagewise.deploy.init import check_new, init_site
     from stagewise.deploy.site_scenario import site_scenario
-    from stagewise.policy import policy_factory
-    from stagewise.simulator.decider import policy_name
+    from stagewise.policies.registry import policy_factory
 
     check_new(Path(out))
-    policy_factory(policy_name(described.policy))  # refuses an unknown one
+    policy_factory(described.policy)  # refuses an unknown one
     init_site(described, *site_scenario(described, data_dir), Path(out))
     typer.echo(f"{out}: copy each folder of hosts/ to its machine and start its run.sh")
     for host in described.hosts:

@@ -10,11 +10,11 @@ import typer
 from stagewise.cli import (
     data_commands,
     deploy_commands,
-    experiment_commands,
     planning_commands,
     simulation_commands,
     world_commands,
 )
+from stagewise.cli.plugins import CommandGroup
 from stagewise.errors import StagewiseError, one_line
 
 USER_MISTAKE = 2
@@ -25,6 +25,7 @@ _TYPER_ERROR: Any = getattr(typer, "TyperException", None) or import_module("cli
 
 app = typer.Typer(
     name="stagewise",
+    cls=CommandGroup,
     help="Plan and decide who trains in hierarchical federated learning when clients come and go.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -44,7 +45,6 @@ app.command()(simulation_commands.resume)
 app.command()(simulation_commands.report)
 app.command()(data_commands.data)
 app.add_typer(deploy_commands.deploy_app, name="deploy")
-app.add_typer(experiment_commands.experiment_app, name="experiment")
 
 
 def _version(asked: bool) -> None:

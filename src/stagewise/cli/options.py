@@ -8,7 +8,7 @@ Remedy = Annotated[
     str | None, typer.Option(help="For rounds that stay infeasible: drop, reweight or lend.")
 ]
 Diversity = Annotated[
-    float, typer.Option(help="How much having served makes a client dearer; 0: not at all.")
+    float, typer.Option(help="How much more a client costs for having served; 0: nothing.")
 ]
 ReplanEvery = Annotated[int | None, typer.Option(help="Plan A again after so many rounds.")]
 ReplanCost = Annotated[

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -51,7 +51,7 @@ def plan(
     made = make(load_scenario(scenario), method=method, risk=risk, seed=seed, seconds=seconds)  # type: ignore[arg-type]
     save_plan(made, output)
     state = "feasible" if made.feasible else f"{len(made.violations)} limits broken"
-    _tell(
+    _print_status(
         f"{len(made.assignment)} long-term clients, objective {made.objective:.4f}, {state}, "
         f"{made.plan_ms / 1000:.2f} s"
     )
@@ -63,8 +63,8 @@ def decide(
     online: RoundsFile,
     output: Output,
     mode: Annotated[
-        str, typer.Option(help="strict: every online long-term client trains; or flexible.")
-    ] = "strict",
+        str, typer.Option(help="flexible, or strict: every online long-term client trains.")
+    ] = "flexible",
     method: Annotated[
         str | None,
         typer.Option(help="repair, pool, or ccu: Alg. 4. Default: as the plan was made."),
@@ -75,13 +75,14 @@ def decide(
     replan_cost: ReplanCost = None,
     replan_change: ReplanChange = None,
     replan_absence: ReplanAbsence = None,
+    seconds: Seconds = None,
 ) -> None:
     """Plan B: decide round after round from a plan."""
+    from stagewise.deciding import decide as run
     from stagewise.decisions import save_decisions
-    from stagewise.plan_b.service import ServiceRecord
     from stagewise.plans import load_plan
-    from stagewise.replanning import InlineExecutor, Replanner, Triggers
-    from stagewise.world.rounds import load_rounds
+    from stagewise.policies.replanned import Triggers
+    from stagewise.world.rounds_file import load_rounds
     from stagewise.world.scenario_file import load_scenario
 
     triggers = Triggers(
@@ -93,21 +94,18 @@ def decide(
     world = load_scenario(scenario)
     long_term = load_plan(plan, world)
     rounds = load_rounds(online, world)
-    service = ServiceRecord(len(world.clients), diversity)
-    options: dict[str, Any] = {
-        "mode": mode,
-        "method": method,
-        "remedy": remedy,
-        "service": service,
-    }
-    with (
-        _progress("deciding", len(rounds)) as bar,
-        Replanner(long_term, triggers, executor=InlineExecutor()) as replanner,
-    ):
-        decisions = []
-        for round_ in rounds:
-            decisions.append(replanner.decide(round_, **options))
-            bar.advance()
+    with _progress("deciding", len(rounds)) as bar:
+        decisions = run(
+            long_term,
+            rounds,
+            mode=mode,  # type: ignore[arg-type]
+            method=method,
+            remedy=remedy,  # type: ignore[arg-type]
+            diversity=diversity,
+            replanning=triggers,
+            seconds=seconds,
+            progress=lambda decision: bar.advance(),
+        )
     save_decisions(decisions, output)
 
 
@@ -122,17 +120,17 @@ def solve(
         bool, typer.Option("--verbose", help="Show incumbent, bound and gap on standard error.")
     ] = False,
 ) -> None:
-    """Solve P0 anew in each round."""
+    """Decide each round by any method, without a plan file."""
+    from stagewise.deciding import solve as run
     from stagewise.decisions import save_decisions
-    from stagewise.policy import solve as run
-    from stagewise.world.rounds import load_rounds
+    from stagewise.world.rounds_file import load_rounds
     from stagewise.world.scenario_file import load_scenario
 
     world = load_scenario(scenario)
     rounds = load_rounds(online, world)
     with (
         _progress("solving", len(rounds)) as bar,
-        _following_the_log(_tell if verbose else bar.note),
+        _log_lines_to(_print_status if verbose else bar.note),
     ):
         decisions = run(
             world,
@@ -151,21 +149,19 @@ def check(
     online: RoundsFile,
 ) -> None:
     """Recompute every figure and constraint of a decisions file; exit 1 if anything is not true."""
-    from stagewise.check import check_decisions
+    from stagewise.checker import check as examine
     from stagewise.decisions import load_decision_records
-    from stagewise.world.rounds import load_rounds
+    from stagewise.world.rounds_file import load_rounds
     from stagewise.world.scenario_file import load_scenario
 
     world = load_scenario(scenario)
     records = load_decision_records(decisions)
-    _verdict(
-        check_decisions(world, load_rounds(online, world), records), f"{len(records)} decisions"
-    )
+    _verdict(examine(world, records, load_rounds(online, world)), f"{len(records)} decisions")
 
 
 def check_plan(scenario: ScenarioFile, plan: PlanFile, risk: Risk = "exact") -> None:
     """Recompute every figure and constraint of a plan file; exit 1 if anything is not true."""
-    from stagewise.check import check_plan as examine
+    from stagewise.checker import check_plan as examine
     from stagewise.plans import load_plan_record
     from stagewise.world.scenario_file import load_scenario
 
@@ -188,9 +184,9 @@ def compare(
     from multiprocessing import get_context
 
     from stagewise.comparison import compare as run
-    from stagewise.policy import policy_names
+    from stagewise.policies.registry import policy_names
     from stagewise.world.checks import whole
-    from stagewise.world.rounds import load_rounds
+    from stagewise.world.rounds_file import load_rounds
     from stagewise.world.scenario_file import load_scenario
 
     whole("--workers", workers, 1)
@@ -228,10 +224,14 @@ def methods(
     """The names of all methods, ours and those of installed packages."""
     import msgspec
 
-    from stagewise.policy import policy_names
+    from stagewise.policies.registry import ALIASES, policy_names
 
     names = policy_names()
-    typer.echo(msgspec.json.encode(names).decode() if json else "\n".join(names))
+    if json:
+        typer.echo(msgspec.json.encode(names).decode())
+        return
+    also = {name: f" (or {alias})" for alias, name in ALIASES.items()}
+    typer.echo("\n".join(f"{name}{also.get(name, '')}" for name in names))
 
 
 def _show(summaries: "list[MethodSummary]") -> None:
@@ -264,7 +264,7 @@ def _verdict(problems: list[str], what: str) -> None:
     typer.echo(f"{what}: everything is true")
 
 
-def _tell(message: str) -> None:
+def _print_status(message: str) -> None:
     print(message, file=sys.stderr)
 
 
@@ -304,7 +304,7 @@ def _progress(what: str, total: int) -> "Iterator[_Bar]":
 
 
 @contextmanager
-def _following_the_log(show: "Callable[[str], None]") -> "Iterator[None]":
+def _log_lines_to(show: "Callable[[str], None]") -> "Iterator[None]":
     """Hand every line that a solver logs to `show`."""
     import logging
 

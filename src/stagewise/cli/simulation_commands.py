@@ -21,7 +21,7 @@ from stagewise.errors import StagewiseError
 from stagewise.files import STANDARD_STREAM
 
 if TYPE_CHECKING:
-    from stagewise.simulator.run import Run
+    from stagewise.runs.run import Run
 
 # Whatever needs NumPy or PyTorch is imported inside the commands, so that --help answers at once.
 
@@ -79,7 +79,7 @@ def simulate(
         float, typer.Option(help="trace: seconds from one round to the next.")
     ] = 600.0,
     fluctuate: Annotated[
-        bool, typer.Option("--fluctuate", help="Draw channel gains and CPUs anew each round.")
+        bool, typer.Option("--fluctuate", help="Draw channel gains and CPUs again in each round.")
     ] = False,
     replan_every: ReplanEvery = None,
     replan_cost: ReplanCost = None,
@@ -101,7 +101,7 @@ def simulate(
 ) -> None:
     """Train under a policy, round after round; `stagewise resume` goes on after any interruption."""
     with _interruptible(out):
-        from stagewise.simulator.config import Participation, Replanning
+        from stagewise.runs.config import Participation, Replanning
         from stagewise.simulator.start import simulate as start
 
         run = start(
@@ -142,7 +142,7 @@ def simulate(
             show_progress=True,
             loggers=_names(log),
         )
-    _tell(run, out)
+    _print_summary(run, out)
 
 
 def resume(
@@ -151,8 +151,8 @@ def resume(
     log: Loggers = None,
 ) -> None:
     """Go on with a run that was interrupted."""
-    from stagewise.simulator.directory import RunDirectory
-    from stagewise.simulator.run import load_run
+    from stagewise.runs.directory import RunDirectory
+    from stagewise.runs.run import load_run
 
     RunDirectory.open(directory)
     so_far = load_run(directory)
@@ -163,7 +163,7 @@ def resume(
         run = go_on(directory, workers=processes, show_progress=True, loggers=_names(log))
     if so_far.finished:
         print(f"{directory}: finished already", file=sys.stderr)
-    _tell(run, directory)
+    _print_summary(run, directory)
 
 
 def report(
@@ -189,7 +189,7 @@ def report(
     from stagewise.report.page import save_page
     from stagewise.report.pictures import save_pictures
     from stagewise.report.summary import summary
-    from stagewise.simulator.run import load_run
+    from stagewise.runs.run import load_run
 
     loaded = [load_run(path) for path in runs]
     if pictures is not None:
@@ -224,7 +224,7 @@ def _names(log: str | None) -> list[str]:
     return [] if log is None else [name.strip() for name in log.split(",")]
 
 
-def _tell(run: "Run", directory: str) -> None:
+def _print_summary(run: "Run", directory: str) -> None:
     accuracy = "not evaluated" if run.accuracy is None else f"accuracy {run.accuracy:.4f}"
     cost = sum(record.objective for record in run.records)
     feasible = sum(record.feasible for record in run.records)

@@ -1,14 +1,21 @@
 """Tables on the terminal."""
 
+from collections.abc import Collection
 
-def print_table(headings: list[str], lines: list[list[str]], title: str | None = None) -> None:
-    """Print a table: the first column to the left, the others to the right."""
+
+def print_table(
+    headings: list[str],
+    lines: list[list[str]],
+    title: str | None = None,
+    left: Collection[int] = (0,),
+) -> None:
+    """Print a table: the columns `left` to the left, the others to the right."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title)
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place == 0 else "right", no_wrap=place == 0)
+        table.add_column(heading, justify="left" if place in left else "right", no_wrap=place == 0)
     for line in lines:
         table.add_row(*line)
     console = Console()

@@ -1,13 +1,15 @@
 """Commands that make the world: `stagewise scenario ...` and `stagewise availability`."""
 
-from typing import TYPE_CHECKING, Annotated
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stagewise.errors import StagewiseError, shown
 
 if TYPE_CHECKING:
-    from stagewise.world.generate import SystemParameters, Window
+    from stagewise.world.generate import SystemParameters
     from stagewise.world.scenario import Limits, Scenario, Weights
 
 # Whatever needs NumPy is imported inside the commands, so that --help answers at once.
@@ -27,23 +29,64 @@ TaskName = Annotated[
     str, typer.Option(help="mnist, fashion-mnist, cifar10, cifar100 or tiny-imagenet.")
 ]
 RadiusM = Annotated[float, typer.Option(help="How far an edge reaches, in metres.")]
-DataMin = Annotated[float, typer.Option(help="Least data of an edge, in samples.")]
-KldMax = Annotated[float, typer.Option(help="Largest divergence of an edge's labels, in nats.")]
-KldRisk = Annotated[float, typer.Option(help="Tolerated risk that an edge breaks --kld-max.")]
-DataRisk = Annotated[float, typer.Option(help="Tolerated risk that an edge breaks --data-min.")]
-DelayWeight = Annotated[float, typer.Option(help="Weight of a second of delay.")]
-EnergyWeight = Annotated[float, typer.Option(help="Weight of a joule of energy.")]
-ContinuityWeight = Annotated[float, typer.Option(help="Weight of continuity.")]
-RandomWeights = Annotated[
-    bool, typer.Option("--random-weights", help="Draw the weights of delay and energy, with sum 1.")
-]
-PMin = Annotated[float, typer.Option(help="Lower end of the online probabilities.")]
-PMax = Annotated[float, typer.Option(help="Upper end of the online probabilities, not reached.")]
-LocalSteps = Annotated[int, typer.Option(help="Local steps before an edge aggregates.")]
-EdgeRounds = Annotated[int, typer.Option(help="Edge aggregations in a round.")]
+
+
+def _option(kind: Any, default: Any, text: str, *names: str) -> tuple[Any, Any]:
+    return Annotated[kind, typer.Option(*names, help=text)], default
+
+
+# Options that several commands share, by what they are about.
+_ONLINE = {
+    "p_min": _option(float, 0.5, "Lower end of the online probabilities."),
+    "p_max": _option(float, 1.0, "Upper end of the online probabilities, not reached."),
+}
+_STEPS = {
+    "local_steps": _option(int, 5, "Local steps before an edge aggregates."),
+    "edge_rounds": _option(int, 3, "Edge aggregations in a round."),
+}
+_DATA_MIN = {"data_min": _option(float, 2500, "Least data of an edge, in samples.")}
+_LIMITS = {
+    "kld_max": _option(float, 0.2, "Largest divergence of an edge's labels, in nats."),
+    "kld_risk": _option(float, 0.3, "Tolerated risk that an edge breaks --kld-max."),
+    "data_risk": _option(float, 0.3, "Tolerated risk that an edge breaks --data-min."),
+}
+_WEIGHTS = {
+    "delay_weight": _option(float, 0.5, "Weight of a second of delay."),
+    "energy_weight": _option(float, 0.5, "Weight of a joule of energy."),
+    "continuity_weight": _option(float, 1.0, "Weight of continuity."),
+}
+_RANDOM_WEIGHTS = {
+    "random_weights": _option(
+        bool, False, "Draw the weights of delay and energy, with sum 1.", "--random-weights"
+    )
+}
+_DRAWN = _LIMITS | _WEIGHTS | _RANDOM_WEIGHTS
+
+
+def _with(shared: dict[str, tuple[Any, Any]]) -> Callable[[Callable[..., None]], Any]:
+    """Give a command the `shared` options, which it takes as `**options`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [
+            parameter
+            for parameter in inspect.signature(command).parameters.values()
+            if parameter.kind is not parameter.VAR_KEYWORD
+        ]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        more = [
+            inspect.Parameter(name, kind, default=default, annotation=annotation)
+            for name, (annotation, default) in shared.items()
+        ]
+        # Typer reads both.
+        command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+        command.__annotations__ |= {parameter.name: parameter.annotation for parameter in more}
+        return command
+
+    return decorate
 
 
 @scenario_app.command()
+@_with(_ONLINE | _STEPS | _DATA_MIN | _DRAWN)
 def numeric(
     output: Output,
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 93,
@@ -51,18 +94,7 @@ def numeric(
     seed: Seed = 0,
     task: TaskName = "mnist",
     radius_m: RadiusM = 300.0,
-    p_min: PMin = 0.5,
-    p_max: PMax = 1.0,
-    local_steps: LocalSteps = 5,
-    edge_rounds: EdgeRounds = 3,
-    data_min: DataMin = 2500,
-    kld_max: KldMax = 0.2,
-    kld_risk: KldRisk = 0.3,
-    data_risk: DataRisk = 0.3,
-    delay_weight: DelayWeight = 0.5,
-    energy_weight: EnergyWeight = 0.5,
-    continuity_weight: ContinuityWeight = 1.0,
-    random_weights: RandomWeights = False,
+    **options: Any,
 ) -> None:
     """Clients spread over a square, edge servers on a jittered grid."""
     from stagewise.world.generate import numeric as generate
@@ -73,14 +105,15 @@ def numeric(
         seed,
         task=task,
         radius_m=radius_m,
-        parameters=_parameters(p_min, p_max, local_steps, edge_rounds),
-        weights=_weights(delay_weight, energy_weight, continuity_weight, random_weights, seed),
-        limits=_limits(kld_max, kld_risk, data_risk, data_min),
+        parameters=_parameters(**options),
+        weights=_weights(seed, **options),
+        limits=_limits(**options),
     )
     _save(scenario, output)
 
 
 @scenario_app.command("map")
+@_with(_ONLINE | _STEPS | _DATA_MIN | _DRAWN)
 def from_map(
     output: Output,
     points: Annotated[
@@ -97,18 +130,7 @@ def from_map(
     shadowing_db: Annotated[
         float, typer.Option(help="Standard deviation of the shadowing, in decibels.")
     ] = 8.0,
-    p_min: PMin = 0.5,
-    p_max: PMax = 1.0,
-    local_steps: LocalSteps = 5,
-    edge_rounds: EdgeRounds = 3,
-    data_min: DataMin = 2500,
-    kld_max: KldMax = 0.2,
-    kld_risk: KldRisk = 0.3,
-    data_risk: DataRisk = 0.3,
-    delay_weight: DelayWeight = 0.5,
-    energy_weight: EnergyWeight = 0.5,
-    continuity_weight: ContinuityWeight = 1.0,
-    random_weights: RandomWeights = False,
+    **options: Any,
 ) -> None:
     """Base stations and users at the places of a map: --points, or --sites with --users."""
     from stagewise.world.generate import PathLoss, read_points
@@ -127,95 +149,106 @@ def from_map(
     for name, path, chosen in (("base station", sites, site_points), ("user", users, user_points)):
         if len(chosen) == 0:
             raise StagewiseError(f"{path}: must have at least one {name}")
+    rule = "must be four numbers LAT0,LAT1,LON0,LON1"
     scenario = generate(
         site_points,
         user_points,
         seed,
-        window=None if window is None else _window(window),
+        window=None if window is None else _numbers("--window", window, rule, 4),  # type: ignore[arg-type]
         radius_m=radius_m,
         path_loss=PathLoss(shadowing_db=shadowing_db),
         task=task,
-        parameters=_parameters(p_min, p_max, local_steps, edge_rounds),
-        weights=_weights(delay_weight, energy_weight, continuity_weight, random_weights, seed),
-        limits=_limits(kld_max, kld_risk, data_risk, data_min),
+        parameters=_parameters(**options),
+        weights=_weights(seed, **options),
+        limits=_limits(**options),
     )
     _save(scenario, output)
 
 
-@scenario_app.command()
-def set1(
-    output: Output,
-    clients: Annotated[int, typer.Option(help="75, 80, ... or 120.")] = 100,
-    seed: Seed = 0,
-    task: TaskName = "mnist",
-    kld_max: KldMax = 0.2,
-    kld_risk: KldRisk = 0.3,
-    data_risk: DataRisk = 0.3,
-    delay_weight: DelayWeight = 0.5,
-    energy_weight: EnergyWeight = 0.5,
-    continuity_weight: ContinuityWeight = 1.0,
-    random_weights: RandomWeights = False,
-) -> None:
-    """Set 1 of the paper's Table II: the number of clients varies."""
-    weights = _weights(delay_weight, energy_weight, continuity_weight, random_weights, seed)
-    _paper_set(output, 1, clients, seed, task, weights, _limits(kld_max, kld_risk, data_risk))
+def _add_paper_set(number: int, name: str, option: tuple[Any, Any], help_text: str) -> None:
+    @scenario_app.command(f"set{number}", help=f"Set {number} of the paper's Table II: {help_text}")
+    @_with({name: option} | _SEED_AND_TASK | _DRAWN)
+    def paper_set(output: Output, **options: Any) -> None:
+        from stagewise.world.generate import paper_set as generate
+
+        scenario = generate(
+            number,
+            options.pop(name),
+            options["seed"],
+            task=options["task"],
+            weights=_weights(**options),
+            limits=_limits(**options),
+        )
+        _save(scenario, output)
+
+
+_SEED_AND_TASK = {"seed": (Seed, 0), "task": (TaskName, "mnist")}
+_add_paper_set(
+    1, "clients", _option(int, 100, "75, 80, ... or 120."), "the number of clients varies."
+)
+_add_paper_set(2, "edges", _option(int, 4, "3, 4, ... or 7."), "the number of edge servers varies.")
+_add_paper_set(
+    3,
+    "data_min",
+    _option(float, 2500, "2000, 2500, ... or 4000 samples."),
+    "the least data of an edge varies.",
+)
+_add_paper_set(
+    4,
+    "p_min",
+    _option(float, 0.5, "0.4, 0.45, 0.5, 0.6 or 0.7."),
+    "online probabilities are drawn from [p-min, 1).",
+)
 
 
 @scenario_app.command()
-def set2(
+@_with(_STEPS | _DATA_MIN | _LIMITS | _WEIGHTS)
+def table(
+    clients: Annotated[
+        str, typer.Option(help="CSV: id, online_probability or history, label_0, label_1, ...")
+    ],
+    edges: Annotated[str, typer.Option(help="CSV: id, capacity, uplink_delay_s, uplink_energy_j.")],
+    links: Annotated[str, typer.Option(help="CSV: client, edge, delay_s, energy_j (or gain).")],
     output: Output,
-    edges: Annotated[int, typer.Option(help="3, 4, ... or 7.")] = 4,
-    seed: Seed = 0,
-    task: TaskName = "mnist",
-    kld_max: KldMax = 0.2,
-    kld_risk: KldRisk = 0.3,
-    data_risk: DataRisk = 0.3,
-    delay_weight: DelayWeight = 0.5,
-    energy_weight: EnergyWeight = 0.5,
-    continuity_weight: ContinuityWeight = 1.0,
-    random_weights: RandomWeights = False,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="Shares that an edge's labels should have, Q0,Q1,...; equal if left out."
+        ),
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(help="Rounds in a window of the estimate from histories [10].")
+    ] = None,
+    model_bits: Annotated[
+        float | None, typer.Option(help="Size of the model; where links have gains.")
+    ] = None,
+    noise_w_per_hz: Annotated[
+        float | None, typer.Option(help="Noise of the channels; where links have gains.")
+    ] = None,
+    **options: Any,
 ) -> None:
-    """Set 2 of the paper's Table II: the number of edge servers varies."""
-    weights = _weights(delay_weight, energy_weight, continuity_weight, random_weights, seed)
-    _paper_set(output, 2, edges, seed, task, weights, _limits(kld_max, kld_risk, data_risk))
+    """Clients, edge servers and measured links from three tables.
 
+    The columns are those of the scenario file; an empty cell is a value that is not given. Without
+    balance of labels: a column data in place of label_0, label_1, ..., and --kld-max inf.
+    """
+    from stagewise.world.scenario import Scenario
 
-@scenario_app.command()
-def set3(
-    output: Output,
-    data_min: Annotated[float, typer.Option(help="2000, 2500, ... or 4000 samples.")] = 2500,
-    seed: Seed = 0,
-    task: TaskName = "mnist",
-    kld_max: KldMax = 0.2,
-    kld_risk: KldRisk = 0.3,
-    data_risk: DataRisk = 0.3,
-    delay_weight: DelayWeight = 0.5,
-    energy_weight: EnergyWeight = 0.5,
-    continuity_weight: ContinuityWeight = 1.0,
-    random_weights: RandomWeights = False,
-) -> None:
-    """Set 3 of the paper's Table II: the least data of an edge varies."""
-    weights = _weights(delay_weight, energy_weight, continuity_weight, random_weights, seed)
-    _paper_set(output, 3, data_min, seed, task, weights, _limits(kld_max, kld_risk, data_risk))
-
-
-@scenario_app.command()
-def set4(
-    output: Output,
-    p_min: Annotated[float, typer.Option(help="0.4, 0.45, 0.5, 0.6 or 0.7.")] = 0.5,
-    seed: Seed = 0,
-    task: TaskName = "mnist",
-    kld_max: KldMax = 0.2,
-    kld_risk: KldRisk = 0.3,
-    data_risk: DataRisk = 0.3,
-    delay_weight: DelayWeight = 0.5,
-    energy_weight: EnergyWeight = 0.5,
-    continuity_weight: ContinuityWeight = 1.0,
-    random_weights: RandomWeights = False,
-) -> None:
-    """Set 4 of the paper's Table II: online probabilities are drawn from [p-min, 1)."""
-    weights = _weights(delay_weight, energy_weight, continuity_weight, random_weights, seed)
-    _paper_set(output, 4, p_min, seed, task, weights, _limits(kld_max, kld_risk, data_risk))
+    rule = "must be numbers Q0,Q1,..."
+    scenario = Scenario.from_tables(
+        clients,
+        edges,
+        links,
+        local_steps=options["local_steps"],
+        edge_rounds=options["edge_rounds"],
+        model_bits=model_bits,
+        noise_w_per_hz=noise_w_per_hz,
+        weights=_weights(**options),
+        limits=_limits(**options),
+        reference=None if reference is None else _numbers("--reference", reference, rule),  # type: ignore[arg-type]
+        window=window,
+    )
+    _save(scenario, output)
 
 
 def availability(
@@ -236,7 +269,7 @@ def availability(
         float | None, typer.Option(help="trace: seconds from one round to the next [600].")
     ] = None,
     fluctuate: Annotated[
-        bool, typer.Option("--fluctuate", help="Draw channel gains and CPUs anew each round.")
+        bool, typer.Option("--fluctuate", help="Draw channel gains and CPUs again each round.")
     ] = False,
 ) -> None:
     """Draw who is online in each round, as JSON Lines."""
@@ -260,7 +293,7 @@ def availability(
 
     from stagewise.world import participation
     from stagewise.world.fluctuation import fluctuate as fluctuating
-    from stagewise.world.rounds import save_rounds
+    from stagewise.world.rounds_file import save_rounds
     from stagewise.world.scenario_file import load_scenario
     from stagewise.world.trace import load_trace
 
@@ -281,22 +314,8 @@ def availability(
     save_rounds(fluctuating(drawn, seed) if fluctuate else drawn, output)
 
 
-def _paper_set(
-    output: str,
-    number: int,
-    value: float,
-    seed: int,
-    task: str,
-    weights: "Weights",
-    limits: "Limits",
-) -> None:
-    from stagewise.world.generate import paper_set
-
-    _save(paper_set(number, value, seed, task=task, weights=weights, limits=limits), output)
-
-
 def _parameters(
-    p_min: float, p_max: float, local_steps: int, edge_rounds: int
+    p_min: float, p_max: float, local_steps: int, edge_rounds: int, **others: Any
 ) -> "SystemParameters":
     from stagewise.world.generate import SystemParameters
 
@@ -305,29 +324,40 @@ def _parameters(
     )
 
 
-def _weights(delay: float, energy: float, continuity: float, random: bool, seed: int) -> "Weights":
-    from stagewise.world.generate import random_weights
+def _weights(
+    seed: int = 0,
+    *,
+    delay_weight: float,
+    energy_weight: float,
+    continuity_weight: float,
+    random_weights: bool = False,
+    **others: Any,
+) -> "Weights":
+    from stagewise.world.generate import random_weights as drawn
     from stagewise.world.scenario import Weights
 
-    if random:
-        return random_weights(seed, continuity)
-    return Weights(delay=delay, energy=energy, continuity=continuity)
+    if random_weights:
+        return drawn(seed, continuity_weight)
+    return Weights(delay=delay_weight, energy=energy_weight, continuity=continuity_weight)
 
 
-def _limits(kld_max: float, kld_risk: float, data_risk: float, data_min: float = 2500) -> "Limits":
+def _limits(
+    *, kld_max: float, kld_risk: float, data_risk: float, data_min: float = 2500, **others: Any
+) -> "Limits":
     from stagewise.world.scenario import Limits
 
     return Limits(kld_max=kld_max, data_min=data_min, kld_risk=kld_risk, data_risk=data_risk)
 
 
-def _window(text: str) -> "Window":
+def _numbers(option: str, text: str, rule: str, count: int | None = None) -> tuple[float, ...]:
+    """The numbers that an option names, with commas between."""
     try:
-        south, north, west, east = (float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise StagewiseError(
-            f"--window = {shown(text)}: must be four numbers LAT0,LAT1,LON0,LON1"
-        ) from None
-    return south, north, west, east
+        numbers = ()
+    if not numbers or (count is not None and len(numbers) != count):
+        raise StagewiseError(f"{option} = {shown(text)}: {rule}")
+    return numbers
 
 
 def _save(scenario: "Scenario", output: str) -> None:

@@ -109,8 +109,20 @@ def load_dataset(
 ) -> Dataset:
     """The data set of that name, read from `data_dir` or $STAGEWISE_DATA.
 
-    `image_size` is for sets with a folder per class: their images become image_size x image_size
-    pixels, 64 by default. `image-folder` reads the folder or archive that `data_dir` is.
+    Parameters
+    ----------
+    name : str
+        A name of `stagewise data`; `image-folder` reads the folder or archive that `data_dir` is.
+    data_dir : str or Path, optional
+        The folder of data sets; by default $STAGEWISE_DATA.
+    image_size : int, optional
+        For sets with a folder per class: the pixels along each side, 64 by default.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> stagewise.load_dataset("digits").image_shape
+    (1, 8, 8)
     """
     source = _source(name, image_size)
     embedded = isinstance(source, EmbeddedSource)

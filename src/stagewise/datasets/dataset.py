@@ -22,7 +22,26 @@ _VALUES_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images of shape (samples, channels, height, width), and labels from 0 to classes - 1."""
+    """Images and their labels, for training and for the test.
+
+    Parameters
+    ----------
+    name : str
+        What runs call it.
+    train_images, test_images : array of uint8, shape (samples, channels, height, width)
+        The images.
+    train_labels, test_labels : array of int, shape (samples,)
+        From 0 to classes - 1.
+    classes : int
+        How many labels there are.
+
+    Examples
+    --------
+    >>> import numpy as np, stagewise
+    >>> images, labels = np.zeros((4, 1, 8, 8), dtype=np.uint8), np.array([0, 1, 0, 1])
+    >>> stagewise.Dataset("mine", images, labels, images, labels, classes=2).image_shape
+    (1, 8, 8)
+    """
 
     name: str
     train_images: ImageArray

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,19 +10,21 @@ import numpy as np
 from stagewise.errors import StagewiseError
 
 if TYPE_CHECKING:
-    from stagewise.training import Weights
+    from stagewise.model_weights import ModelWeights
+
+_STATISTICS = ("running_mean", "running_var")  # as PyTorch names them
 
 
-def mean_model(models: Sequence[Weights], data: Sequence[int]) -> Weights:
+def mean_model(models: Sequence[ModelWeights], data: Sequence[float]) -> ModelWeights:
     """The mean of `models` by the samples behind each, summed in their order.
 
-    Whole-number arrays (batch counters) take the largest. Data must be above 0.
+    Whole-number arrays (batch counters) take the largest. The sum of the data must be above 0.
     """
     if not models:
         raise StagewiseError("models = []: there must be at least one to take the mean of")
     total = sum(data)
     shares = [samples / total for samples in data]
-    mean: Weights = {}
+    mean: ModelWeights = {}
     for name, first in models[0].items():
         if np.issubdtype(first.dtype, np.floating):
             summed = np.zeros(first.shape)
@@ -34,16 +36,52 @@ def mean_model(models: Sequence[Weights], data: Sequence[int]) -> Weights:
     return mean
 
 
-def fault(update: Weights, like: Weights) -> str:
-    """Why `update` is no model in the form of `like`; empty if it is one."""
-    missing = sorted(like.keys() - update.keys())
+def cloud_model(
+    before: ModelWeights,
+    edges: Iterable[tuple[str, ModelWeights | None, int]],
+    edge_weights: Mapping[str, float] | None = None,
+) -> ModelWeights:
+    """The mean of the edges' models by their data (Eq. 3), each times the weight of its edge.
+
+    `edges` are the id, the model and its samples. The model `before` stays where nothing counts.
+    """
+    counted = [(edge, model, data) for edge, model, data in edges if model is not None and data]
+    weights = [1.0 if edge_weights is None else edge_weights[edge] for edge, _, _ in counted]
+    largest = max(weights, default=0.0)
+    if largest == 0:
+        return before
+    # Only the proportions matter; relative to the largest no product is too large to represent.
+    shares = [w / largest * data for w, (_, _, data) in zip(weights, counted, strict=True)]
+    return mean_model([model for _, model, _ in counted], shares)
+
+
+def update_norm(before: ModelWeights, after: ModelWeights) -> float | None:
+    """The Euclidean norm of the change of all parameters; None where it is too large to represent.
+
+    The running statistics of normalisation layers are no parameters.
+    """
+    with np.errstate(over="ignore"):
+        norms = [
+            np.linalg.norm((after[name].astype(np.float64) - array).ravel())
+            for name, array in before.items()
+            if np.issubdtype(array.dtype, np.floating) and not name.endswith(_STATISTICS)
+        ]
+        norm = float(np.linalg.norm(norms))
+    return norm if np.isfinite(norm) else None
+
+
+def model_fault(model: ModelWeights | None, like: ModelWeights) -> str:
+    """Why `model` is none in the form of `like`; empty if it is one."""
+    if model is None:
+        return "no model"
+    missing = sorted(like.keys() - model.keys())
     if missing:
         return f"{missing[0]} is missing"
-    extra = sorted(update.keys() - like.keys())
+    extra = sorted(model.keys() - like.keys())
     if extra:
         return f"{extra[0]} is not part of the model"
     for name, expected in like.items():
-        array = update[name]
+        array = model[name]
         if array.shape != expected.shape:
             return f"{name} has the shape {array.shape}: must be {expected.shape}"
         if array.dtype != expected.dtype:

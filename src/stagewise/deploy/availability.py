@@ -1,51 +1,37 @@
-"""Who is there, as observed: the answers to a poll become a round, and polls become estimates."""
+"""Who is online, as observed: the answers to a poll become a round, and polls become estimates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from stagewise.deploy.transport import Presence
+from stagewise.deploy.exchange import Presence
 from stagewise.world.estimator import ParticipationEstimator
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import BoolArray, FloatArray, Scenario
 
 
-@dataclass(frozen=True, eq=False)
-class ObservedRound(Round):
-    """A round in which not every link of an online client needs to be there."""
-
-    reachable: BoolArray | None = None
-    """Shape (links,): the links through which a client answered; None where it is all of them."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether every link of every online client is there."""
-        if self.reachable is None:
-            return True
-        return bool(self.reachable[self.online[self.scenario.links.client]].all())
-
-
 def observed_round(
-    scenario: Scenario, presence: Presence, cpu_hz: FloatArray | None = None
-) -> ObservedRound:
-    """The round of those who answered.
+    scenario: Scenario, presence: Presence, index: int = 0, delay_s: FloatArray | None = None
+) -> Round:
+    """The round of those who answered, with measured delays where they are given.
 
     A client is online if it answered through at least one edge that covers it and that answered, too.
+    A link is down if its edge did not answer, or if its client did, but not through this edge.
     Strangers, and edges that do not cover a client, count for nothing.
     """
     links, clients, edges = scenario.links, scenario.clients.ids, scenario.edges.ids
-    answered = set(presence.edges)
-    reachable = np.array(
+    edge_answered = np.isin(np.array(edges), list(presence.edges))[links.edge]
+    reached = edge_answered & np.array(
         [
-            edges[edge] in answered and edges[edge] in presence.edges_of.get(clients[client], ())
+            edges[edge] in presence.edges_of.get(clients[client], ())
             for client, edge in zip(links.client.tolist(), links.edge.tolist(), strict=True)
         ],
         dtype=np.bool_,
     )
     online = np.zeros(len(clients), dtype=np.bool_)
-    online[links.client[reachable]] = True
-    return ObservedRound(scenario, online, cpu_hz=cpu_hz, reachable=reachable)
+    online[links.client[reached]] = True
+    up = reached | (edge_answered & ~online[links.client])
+    return Round(scenario, online, index, delay_s=delay_s, up=None if up.all() else up)
 
 
 def estimates_after(scenario: Scenario, polls: Sequence[BoolArray]) -> Scenario:
@@ -58,5 +44,4 @@ def estimates_after(scenario: Scenario, polls: Sequence[BoolArray]) -> Scenario:
     estimator = ParticipationEstimator(scenario.clients.online_probability, window=len(polls))
     for online in polls:
         estimator.observe(online)
-    # Sums of weights may exceed 1 by a rounding error.
-    return scenario.with_online_probability(np.clip(estimator.probabilities(), 0.0, 1.0))
+    return scenario.as_of(online_probability=estimator.probabilities())

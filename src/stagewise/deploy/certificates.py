@@ -3,12 +3,12 @@
 Private keys are created readable by their owner alone, and nothing is ever overwritten.
 """
 
-import datetime
 import ipaddress
 import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
@@ -28,9 +28,9 @@ from stagewise.errors import StagewiseError, one_line
 OWNER_FILE = 0o600
 OWNER_FOLDER = 0o700
 _PUBLIC_FILE = 0o644
-_DAY = datetime.timedelta(days=1)
-_AUTHORITY_LIFE = 3650 * _DAY
-_SERVER_LIFE = 825 * _DAY  # the longest that all TLS libraries accept
+_AUTHORITY_DAYS = 3650
+_SERVER_DAYS = 825  # the longest that all TLS libraries accept
+_CURVE = ec.SECP384R1()  # one of the NIST curves that Flower takes
 
 # A server is also reached by the processes beside it.
 _LOOPBACK = ("127.0.0.1", "localhost")
@@ -78,20 +78,11 @@ class NodeKey:
 
 def make_authority(folder: Path) -> Authority:
     """Make a certificate authority in `folder`: `ca.pem` for everyone, `ca.key` for nobody else."""
-    files = Authority.of(folder)
-    _make_folder(folder)
-    key = ec.generate_private_key(ec.SECP384R1())
-    name = _name("stagewise deployment authority")
-    signing = _key_usage(key_cert_sign=True, crl_sign=True, digital_signature=False)
-    certificate = (
-        _builder(name, name, key.public_key(), _AUTHORITY_LIFE)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(signing, critical=True)
-        .add_extension(_identifier(key.public_key()), critical=False)
-        .sign(key, hashes.SHA384())
-    )
+    files, key = Authority.of(folder), ec.generate_private_key(_CURVE)
+    subject = _name("stagewise deployment authority")
+    certificate = _signed(subject, key, _AUTHORITY_DAYS, subject, key, _extensions(ca=True))
     _create(files.key, _pem(key), OWNER_FILE)
-    _create(files.certificate, certificate.public_bytes(Encoding.PEM), _PUBLIC_FILE)
+    _create(files.certificate, certificate, _PUBLIC_FILE)
     return files
 
 
@@ -102,30 +93,19 @@ def issue_server_certificate(
 
     The folder receives `server.pem`, `server.key` and a copy of the authority's `ca.pem`.
     """
-    files = ServerCertificate.of(folder)
+    files, key = ServerCertificate.of(folder), ec.generate_private_key(_CURVE)
     issuer, signer = _load(authority)
     names = [_alternative(host) for host in dict.fromkeys((*hosts, *_LOOPBACK))]
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = (
-        _builder(
-            _name(hosts[0] if hosts else _LOOPBACK[0]),
-            issuer.subject,
-            key.public_key(),
-            _SERVER_LIFE,
-        )
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(_identifier(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
-        )
-        .sign(signer, hashes.SHA384())
-    )
-    _make_folder(folder)
+    extensions = [
+        *_extensions(ca=False),
+        (x509.SubjectAlternativeName(names), False),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False),
+    ]
+    subject = _name((*hosts, *_LOOPBACK)[0])
+    certificate = _signed(subject, key, _SERVER_DAYS, issuer.subject, signer, extensions)
     _create(files.key, _pem(key), OWNER_FILE)
-    _create(files.certificate, certificate.public_bytes(Encoding.PEM), _PUBLIC_FILE)
+    _create(files.certificate, certificate, _PUBLIC_FILE)
     if files.authority.resolve() != authority.certificate.resolve():
         _create(files.authority, authority.certificate.read_bytes(), _PUBLIC_FILE)
     return files
@@ -133,9 +113,7 @@ def issue_server_certificate(
 
 def make_node_key(folder: Path, name: str) -> NodeKey:
     """Make the key pair of the node `name` in `folder`: `<name>.key` and `<name>.pub`."""
-    files = NodeKey.of(folder, name)
-    _make_folder(folder)
-    key = ec.generate_private_key(ec.SECP384R1())  # one of the NIST curves that Flower takes
+    files, key = NodeKey.of(folder, name), ec.generate_private_key(_CURVE)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     _create(files.private, private, OWNER_FILE)
@@ -146,7 +124,6 @@ def make_node_key(folder: Path, name: str) -> NodeKey:
 def make_secret(folder: Path, name: str) -> Path:
     """Make `<name>.secret` in `folder`: what two programs of one machine know each other by."""
     path = folder / f"{name}.secret"
-    _make_folder(folder)
     _create(path, secrets.token_bytes(32), OWNER_FILE)
     return path
 
@@ -167,31 +144,37 @@ def _load(authority: Authority) -> tuple[x509.Certificate, ec.EllipticCurvePriva
     return certificate, key
 
 
-def _builder(
+def _signed(
     subject: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    days: int,
     issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    life: datetime.timedelta,
-) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
-    return (
+    signer: ec.EllipticCurvePrivateKey,
+    extensions: Sequence[tuple[x509.ExtensionType, bool]],
+) -> bytes:
+    """A certificate in PEM; each extension with whether it is critical."""
+    now = datetime.now(UTC)
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key)
+        .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _DAY)  # for hosts whose clocks are behind
-        .not_valid_after(now + life)
+        .not_valid_before(now - timedelta(days=1))  # for hosts whose clocks are behind
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical)
+    return builder.sign(signer, hashes.SHA384()).public_bytes(Encoding.PEM)
 
 
-def _key_usage(
-    digital_signature: bool = True, key_cert_sign: bool = False, crl_sign: bool = False
-) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        key_cert_sign=key_cert_sign,
-        crl_sign=crl_sign,
+def _extensions(ca: bool) -> list[tuple[x509.ExtensionType, bool]]:
+    """What a certificate is for: to sign others, or to prove who a server is."""
+    usage = x509.KeyUsage(
+        digital_signature=not ca,
+        key_cert_sign=ca,
+        crl_sign=ca,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,
@@ -199,14 +182,11 @@ def _key_usage(
         encipher_only=False,
         decipher_only=False,
     )
+    return [(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), True), (usage, True)]
 
 
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
-
-
-def _identifier(key: ec.EllipticCurvePublicKey) -> x509.SubjectKeyIdentifier:
-    return x509.SubjectKeyIdentifier.from_public_key(key)
 
 
 def _alternative(host: str) -> x509.GeneralName:
@@ -224,21 +204,16 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StagewiseError(f"{folder}: cannot be made: {error.strerror or error}") from None
-
-
 def _create(path: Path, content: bytes, mode: int) -> None:
-    """Write a new file that has `mode` before its first byte is there."""
+    """Write a new file that has `mode` before its first byte is there, in a folder of its owner's."""
     try:
+        path.parent.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        raise StagewiseError(f"{path}: exists already; keys are never overwritten") from None
     except OSError as error:
-        raise StagewiseError(f"{path}: cannot be written: {error.strerror or error}") from None
+        rule = f"cannot be written: {error.strerror or error}"
+        if path.is_symlink() or path.exists():
+            rule = "exists already; keys are never overwritten"
+        raise StagewiseError(f"{path}: {rule}") from None
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)

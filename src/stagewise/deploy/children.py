@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from stagewise.child_processes import die_with_parent
 from stagewise.errors import StagewiseError
 
 GRACE_S = 3.0
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
 
 class Children:
@@ -27,8 +26,6 @@ class Children:
     def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
         self._logs, self._environment = logs, dict(os.environ) | dict(environment)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._parent = os.getpid()
-        self._prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
         logs.mkdir(parents=True, exist_ok=True)
 
     def start(self, name: str, command: Sequence[str | Path]) -> None:
@@ -43,7 +40,7 @@ class Children:
                 env=self._environment,
                 # Ctrl-C is for the parent, which then ends them in order.
                 start_new_session=True,
-                preexec_fn=None if self._prctl is None else self._die_with_parent,
+                preexec_fn=partial(die_with_parent, os.getpid()),
             )
 
     def kill(self, name: str) -> None:
@@ -68,17 +65,29 @@ class Children:
         """The last line of a process's log."""
         log = self.log(name)
         text = log.read_text(errors="replace") if log.exists() else ""
-        lines = [line for line in text.splitlines() if line.strip()]
-        return lines[-1].strip() if lines else "it printed nothing"
+        return (text.strip() or "it printed nothing").splitlines()[-1].strip()
+
+    def wait_for_port(self, name: str, port: int, deadline_s: float) -> None:
+        """Until the process listens; an error with its last line if it ends or takes too long."""
+        deadline = time.monotonic() + deadline_s
+        while time.monotonic() < deadline:
+            if name not in self.running():
+                raise StagewiseError(f"{name}: ended: {self.last_line(name)}")
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        raise StagewiseError(f"{name}: not ready within {deadline_s:.0f} s: {self.last_line(name)}")
 
     def end(self) -> None:
         """End all: asked first, killed after a grace."""
         for process in self._running.values():
             _signal(process, signal.SIGTERM)
-        give_up = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + GRACE_S
         for process in self._running.values():
             try:
-                process.wait(max(give_up - time.monotonic(), 0.01))
+                process.wait(max(deadline - time.monotonic(), 0.01))
             except subprocess.TimeoutExpired:
                 pass
             finally:
@@ -86,12 +95,6 @@ class Children:
         for process in self._running.values():
             process.wait()
         self._running = {}
-
-    def _die_with_parent(self) -> None:
-        assert self._prctl is not None
-        self._prctl(_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != self._parent:  # it died before the kernel knew
-            os._exit(1)
 
 
 def free_ports(count: int) -> list[int]:
@@ -104,21 +107,6 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
-
-
-def wait_for_port(children: Children, name: str, port: int, deadline_s: float) -> None:
-    """Until the process listens; an error with its last words if it ends or takes too long."""
-    give_up = time.monotonic() + deadline_s
-    while time.monotonic() < give_up:
-        if name not in children.running():
-            raise StagewiseError(f"{name}: ended: {children.last_line(name)}")
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise StagewiseError(f"{name}: not ready within {deadline_s:.0f} s: {children.last_line(name)}")
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

@@ -1,64 +1,62 @@
-"""The cloud's loop: who is there, who trains where, until when; what came of it, written down."""
+"""The cloud's side of a run: who is online, orders and their replies, what became of each."""
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stagewise.decisions import Decision
-from stagewise.deploy.accounts import Account, settle, tally
-from stagewise.deploy.availability import ObservedRound, observed_round
-from stagewise.deploy.costs import MeasuredCosts, modelled_energy_j
+from stagewise.deploy.accounts import Account, reconcile
+from stagewise.deploy.availability import observed_round
+from stagewise.deploy.costs import MeasuredCosts, modelled_delay_s, modelled_energy_j
 from stagewise.deploy.deadlines import Deadlines
+from stagewise.deploy.exchange import Presence, RoundOrder, TrainedRound, Transport, count_fates
+from stagewise.deploy.outcome import outcome_of
 from stagewise.deploy.records import DesignName, LiveRecord, Phase, StatusRecord
-from stagewise.deploy.transport import Fate, Order, Outcome, Presence, Transport
 from stagewise.errors import StagewiseError
-from stagewise.simulator.checkpoint import Weights
-from stagewise.simulator.config import RunConfig
-from stagewise.simulator.decider import Decider
-from stagewise.simulator.records import RoundRecord
+from stagewise.fates import Fate
+from stagewise.model_weights import ModelWeights
+from stagewise.outcomes import Outcome, trains_anything
+from stagewise.runs.config import RunConfig
 from stagewise.world.costs import UNASSIGNED
+from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
     from stagewise.training import Evaluation
 
 PATIENCE_S = 300.0
-"""How long nobody may answer before the run ends, to be taken up again when somebody does."""
-
-
-@dataclass(frozen=True, eq=False)
-class LiveRound:
-    """What a round gave."""
-
-    round: ObservedRound
-    decision: Decision
-    record: RoundRecord
-    live: LiveRecord
-    weights: Weights
+"""How long nobody may answer before the run ends; it can be resumed when somebody does."""
 
 
 @dataclass(eq=False)
 class Coordinator:
-    """Carries a run out, a round at a time; whoever calls writes it down."""
+    """Finds out who is online before each round, and carries decisions out over a transport.
+
+    `rounds` and `carry_out` are what a session runs on; `live` is the newest round's record.
+    """
 
     config: RunConfig
     scenario: Scenario
     design: DesignName
     transport: Transport
-    decider: Decider
-    evaluate: "Callable[[Weights], Evaluation]"
+    weights: ModelWeights
+    """The model as it is now."""
+    evaluate: "Callable[[ModelWeights], Evaluation]"
     deadlines: Deadlines
     costs: MeasuredCosts
     measured_costs: bool = False
-    """Whether decisions use the CPU frequencies that were measured."""
-    tell: Callable[[StatusRecord], None] = lambda status: None
+    """Whether decisions use the delays that were measured."""
+    report: Callable[[StatusRecord], None] = lambda status: None
     patience_s: float = PATIENCE_S
-    _fates: dict[Fate, int] = field(default_factory=lambda: tally(()))
+    live: LiveRecord | None = None
+    _fates: dict[Fate, int] = field(default_factory=lambda: count_fates(()))
     _faults: int = 0
+    _presence: Presence = field(default_factory=lambda: Presence({}, {}, ()))
+    _poll_s: float = 0.0
 
     def __post_init__(self) -> None:
         self._status = StatusRecord(
@@ -71,40 +69,44 @@ class Coordinator:
         )
 
     def restore(self, records: list[LiveRecord]) -> None:
-        """Know what the rounds so far taught."""
+        """Learn from the records of the rounds so far."""
         for record in records:
             self.deadlines.learn_answers(record.answer_s.values())
             self._learn(record)
 
-    def play(self, index: int, weights: Weights) -> LiveRound:
-        """Round `index`: poll, decision, training, evaluation."""
-        began = time.perf_counter()
-        self._say("polling", index)
-        presence, poll_s = self._wait_for_somebody()
-        self.deadlines.learn_answers(presence.answer_s.values())
-        cpu_hz = self.costs.cpu_hz if self.measured_costs else None
-        round_ = observed_round(self.scenario, presence, cpu_hz)
-        self._say("deciding", index, presence)
-        decision = self.decider.decide(round_, index)
-        order = self._order(decision, weights)
-        self._say("training", index, presence, order)
+    def rounds(self, first: int) -> Iterator[Round]:
+        """The rounds from `first` on, each of those who answer when it begins."""
+        for index in range(first, self.config.rounds):
+            self._report("polling", index)
+            self._presence, self._poll_s = self._wait_for_somebody()
+            self.deadlines.learn_answers(self._presence.answer_s.values())
+            delay_s = self.costs.link_delay_s if self.measured_costs else None
+            self._report("deciding", index, self._presence)
+            yield observed_round(self.scenario, self._presence, index, delay_s)
+
+    def carry_out(self, decision: Decision) -> Outcome:
+        """Have a round trained, account for every update, evaluate where it is due."""
+        index = decision.round.index
+        order = self._order(decision)
+        self._report("training", index, self._presence, order)
         expected_s = self._expected_s(decision)
-        outcome = self._train(order)
-        account = settle(order, outcome, self.scenario.edge_rounds)
-        live = self._live_record(
-            round_, decision, presence, poll_s, expected_s, order, outcome, account
-        )
-        self._learn(live)
-        evaluation = self.evaluate(outcome.weights) if self.config.evaluates(index) else None
-        record = RoundRecord.of(index, decision, evaluation, time.perf_counter() - began)
-        return LiveRound(round_, decision, record, live, outcome.weights)
+        trained = self._train(order)
+        account = reconcile(order, trained, self.scenario.edge_rounds)
+        self.live = self._live_record(decision, expected_s, order, trained, account)
+        self._learn(self.live)
+        self.weights = trained.weights
+        outcome = outcome_of(decision, account.updates, account.edges)
+        if not self.config.evaluates(index):
+            return outcome
+        evaluation = self.evaluate(self.weights)
+        return replace(outcome, accuracy=evaluation.accuracy, loss=evaluation.loss)
 
     def _wait_for_somebody(self) -> tuple[Presence, float]:
-        """Who is there, and how long it took to know; it is asked until a client answers."""
+        """Who is online, and how long it took to know; everyone is asked until a client answers."""
         began = time.perf_counter()
         while True:
             asked = time.perf_counter()
-            presence = self.transport.who_is_there(self.deadlines.poll_s())
+            presence = self.transport.roll_call(self.deadlines.poll_s())
             answered = time.perf_counter()
             if observed_round(self.scenario, presence).online.any():
                 return presence, answered - asked
@@ -115,23 +117,26 @@ class Coordinator:
             # A transport that answers at once must not be asked without a pause.
             time.sleep(max(0.0, min(1.0, asked + 1.0 - answered)))
 
-    def _order(self, decision: Decision, weights: Weights) -> Order:
+    def _order(self, decision: Decision) -> RoundOrder:
         clients, edges = self.scenario.clients.ids, self.scenario.edges.ids
+        serving = decision.edge_of[decision.edge_of != UNASSIGNED]
         groups = {
             edges[edge]: tuple(clients[i] for i in np.flatnonzero(decision.edge_of == edge))
-            for edge in np.unique(decision.edge_of[decision.edge_of != UNASSIGNED])
+            for edge in (np.unique(serving) if trains_anything(decision) else ())
         }
+        weights = decision.answer.edge_weights
+        by_edge = None if weights is None else dict(zip(edges, weights.tolist(), strict=True))
         delay_s = self.costs.delay_s(decision.edge_of)
         deadline_s = self.deadlines.round_s(delay_s, self.scenario.edge_rounds)
-        return Order(decision.round, weights, groups, deadline_s)
+        return RoundOrder(decision.round.index, self.weights, groups, deadline_s, by_edge)
 
     def _expected_s(self, decision: Decision) -> float:
         engine_s = self.deadlines.engine_s(self.scenario.edge_rounds)
         return self.costs.delay_s(decision.edge_of) + engine_s
 
-    def _train(self, order: Order) -> Outcome:
-        if not order.groups:  # nobody may serve: the model stays as it is
-            return Outcome(order.weights, (), (), 0, 0, 0.0)
+    def _train(self, order: RoundOrder) -> TrainedRound:
+        if not order.groups:  # nobody is to train: the model stays as it is
+            return TrainedRound(order.weights, (), (), 0, 0, 0.0)
         return self.transport.train_round(order)
 
     def _learn(self, live: LiveRecord) -> None:
@@ -141,12 +146,12 @@ class Coordinator:
             self._fates[fate] += times
         self._faults += len(live.faults)
 
-    def _say(
+    def _report(
         self,
         phase: Phase,
         index: int,
         presence: Presence | None = None,
-        order: Order | None = None,
+        order: RoundOrder | None = None,
     ) -> None:
         last = self._status
         self._status = StatusRecord(
@@ -156,7 +161,7 @@ class Coordinator:
             rounds=self.config.rounds,
             changed=time.time(),
             pid=os.getpid(),
-            # Until there is news, what was known last.
+            # Where nothing new is known, what was known last.
             edges=last.edges if presence is None else list(presence.edges),
             reached=last.reached if presence is None else _lists(presence.edges_of),
             groups=last.groups if order is None else _lists(order.groups),
@@ -164,52 +169,50 @@ class Coordinator:
             fates=dict(self._fates),
             faults=self._faults,
         )
-        self.tell(self._status)
+        self.report(self._status)
 
     def end(self, phase: Phase) -> None:
-        """Say that no round follows."""
-        self._say(phase, self._status.round)
+        """Report that no round follows."""
+        self._report(phase, self._status.round)
 
     def _live_record(
         self,
-        round_: ObservedRound,
         decision: Decision,
-        presence: Presence,
-        poll_s: float,
         expected_s: float,
-        order: Order,
-        outcome: Outcome,
+        order: RoundOrder,
+        trained: TrainedRound,
         account: Account,
     ) -> LiveRecord:
         arrived = [edge.edge for edge in account.edges if edge.fate == "counted"]
+        presence = self._presence
         model_bytes = sum(array.nbytes for array in order.weights.values())
         return LiveRecord(
             round=order.round,
             edges=list(presence.edges),
             reached=_lists(presence.edges_of),
             answer_s=dict(presence.answer_s),
-            poll_s=poll_s,
+            poll_s=self._poll_s,
             deadline_s=order.deadline_s,
-            delay_s=outcome.delay_s,
-            predicted_delay_s=decision.delay_s,
+            delay_s=trained.delay_s,
+            predicted_delay_s=modelled_delay_s(self.scenario, decision.edge_of),
             expected_delay_s=expected_s,
-            energy_j=modelled_energy_j(round_, account.updates, arrived),
+            energy_j=modelled_energy_j(decision.round, account.updates, arrived),
             predicted_energy_j=decision.energy_j,
-            cloud_bytes_up=outcome.cloud_bytes_up,
-            cloud_bytes_down=outcome.cloud_bytes_down,
+            cloud_bytes_up=trained.cloud_bytes_up,
+            cloud_bytes_down=trained.cloud_bytes_down,
             predicted_cloud_bytes=model_bytes * models_at_cloud(self.design, order, account),
             client_bytes_up=sum(update.bytes_up for update in account.updates),
             client_bytes_down=sum(update.bytes_down for update in account.updates),
             predicted_client_bytes=model_bytes * len(account.updates),
             asked=len(account.updates),
-            fates=tally(update.fate for update in account.updates),
+            fates=count_fates(update.fate for update in account.updates),
             faults=list(account.faults),
             updates=list(account.updates),
             edge_fates=list(account.edges),
         )
 
 
-def models_at_cloud(design: DesignName, order: Order, account: Account) -> int:
+def models_at_cloud(design: DesignName, order: RoundOrder, account: Account) -> int:
     """How many models are to cross the cloud's links each way: by edge in H, by update in F."""
     if design == "H":
         return len(order.groups)

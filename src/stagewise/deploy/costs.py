@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from stagewise.deploy.transport import ClientReport
-from stagewise.world.costs import LinkCosts, edge_costs, transmission_delay_s
+from stagewise.deploy.exchange import ClientReport
+from stagewise.world.costs import LinkCosts, edge_costs
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
@@ -16,11 +16,8 @@ WORTH = 2.0
 KEPT = 20
 """Older observations of a client or a link are forgotten."""
 
-LARGEST_CHANGE = 10.0
-"""By what factor a CPU frequency may differ from the scenario's: the energy goes with its square."""
-
 LATE = 1.5
-"""An update that came too late took at least the time there was; it is taken for so much more."""
+"""A late update took at least the time it had; it is assumed to have taken this many times as long."""
 
 
 class Ratios:
@@ -59,15 +56,12 @@ def _shrunk(seen: list[float], towards: float) -> float:
 
 
 class MeasuredCosts:
-    """The time of every link and client, from the scenario's and what training took so far."""
+    """The time of every link, from the scenario's and what training took so far."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        send_s = transmission_delay_s(scenario)
-        self._compute_s = np.zeros(len(scenario.clients))
-        self._compute_s[scenario.links.client] = scenario.costs.delay_s - send_s
         self._links = Ratios(scenario.links.client)
-        self._computing = Ratios(np.zeros(len(scenario.clients), dtype=np.int64))
+        self._anything = False
 
     def learn(self, updates: Iterable[ClientReport], deadline_s: float, engine_s: float) -> None:
         """Take in a round's updates; `engine_s` is what a message costs whatever it carries."""
@@ -77,26 +71,23 @@ class MeasuredCosts:
             edge = scenario.edges.index[update.edge]
             link = int(scenario.links.find(np.array([client]), np.array([edge]))[0])
             seconds = _seconds(update, deadline_s / scenario.edge_rounds, engine_s)
-            if seconds is not None and link >= 0:
-                self._links.observe(link, seconds, float(scenario.costs.delay_s[link]))
-            if update.train_s and self._compute_s[client] > 0:
-                self._computing.observe(client, update.train_s, float(self._compute_s[client]))
+            predicted = float(scenario.costs.delay_s[link])
+            if seconds is not None and link >= 0 and predicted > 0:
+                self._links.observe(link, seconds, predicted)
+                self._anything = True
 
     @property
-    def link_ratios(self) -> FloatArray:
-        """By what factor each link's edge round takes longer than predicted; shape (links,)."""
-        return self._links.values()
+    def link_delay_s(self) -> FloatArray | None:
+        """What an edge round takes over each link, by what was measured; None before anything was."""
+        return self._delay_s if self._anything else None
 
     @property
-    def cpu_hz(self) -> FloatArray:
-        """The CPU frequencies with which the predicted training takes as long as measured."""
-        ratio = np.clip(self._computing.values(), 1 / LARGEST_CHANGE, LARGEST_CHANGE)
-        return np.asarray(self._scenario.clients.cpu_hz / ratio)
+    def _delay_s(self) -> FloatArray:
+        return np.asarray(self._scenario.costs.delay_s * self._links.values())
 
     def delay_s(self, edge_of: IntArray) -> float:
         """T of Eq. 4 for an assignment, with the links' measured times."""
-        costs = self._scenario.costs
-        measured = LinkCosts(costs.delay_s * self.link_ratios, costs.energy_j)
+        measured = LinkCosts(self._delay_s, self._scenario.costs.energy_j)
         return edge_costs(self._scenario, measured, edge_of).round_delay_s
 
 
@@ -110,6 +101,11 @@ def _seconds(update: ClientReport, available_s: float, engine_s: float) -> float
     else:
         return None
     return taken if taken > 0 else None
+
+
+def modelled_delay_s(scenario: Scenario, edge_of: IntArray) -> float:
+    """T of Eq. 4 for an assignment, with the scenario's costs, whatever was measured."""
+    return edge_costs(scenario, scenario.costs, edge_of).round_delay_s
 
 
 def modelled_energy_j(

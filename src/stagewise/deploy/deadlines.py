@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from stagewise.deploy.transport import ClientReport
+from stagewise.deploy.exchange import ClientReport
 from stagewise.world.checks import finite
 
 KEPT = 60
@@ -26,10 +26,10 @@ _HIGH = 0.95
 class Deadlines:
     """Learns what the engine takes for a message beside the training, and allows for it."""
 
-    def __init__(self, factor: float, legs: int) -> None:
-        """`legs`: how many messages one after the other reach a client, 2 where an edge is between."""
+    def __init__(self, factor: float, hops: int) -> None:
+        """`hops`: how many messages one after the other reach a client, 2 where an edge is between."""
         self.factor = finite("deadline_factor", factor, 1)
-        self._legs = legs
+        self._hops = hops
         self._messages: deque[float] = deque(maxlen=KEPT)
         self._answers: deque[float] = deque(maxlen=KEPT)
 
@@ -64,13 +64,13 @@ class Deadlines:
         return max(LEAST_ROUND_S, self.factor * delay_s + self.allowance_s(edge_rounds))
 
     def poll_s(self) -> float:
-        """How long to wait for answers: who is silent for longer is not there."""
-        legs = max(1, self._legs)
-        return max(LEAST_POLL_S, self.factor * legs * _high(self._answers, UNKNOWN_ANSWER_S))
+        """How long to wait for answers: who is silent for longer is offline."""
+        hops = max(1, self._hops)
+        return max(LEAST_POLL_S, self.factor * hops * _high(self._answers, UNKNOWN_ANSWER_S))
 
     def _messages_of(self, edge_rounds: int) -> int:
         """Messages that follow one another in a round."""
-        return 0 if self._legs == 0 else edge_rounds + self._legs - 1
+        return 0 if self._hops == 0 else edge_rounds + self._hops - 1
 
 
 def _high(seen: deque[float], unknown: float) -> float:

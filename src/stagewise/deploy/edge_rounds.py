@@ -5,235 +5,209 @@ The same code runs in the cloud for all edges (design F) and at every edge for i
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from flwr.app import RecordDict
 
-from stagewise.deploy.aggregation import fault, mean_model
+from stagewise.deploy.aggregation import mean_model, model_fault, update_norm
+from stagewise.deploy.channel import (
+    POLL_S,
+    SYSTEM_CLOCK,
+    Clock,
+    IncomingReply,
+    MessageChannel,
+    OutgoingMessage,
+)
+from stagewise.deploy.exchange import ClientReport, JudgedReply, RoundOrder
 from stagewise.deploy.messages import (
     LONGEST_REASON,
     TRAIN,
+    ClientOrder,
+    ClientReply,
     EdgeOrder,
-    Step,
-    StepReport,
-    Update,
+    model_bytes,
     model_of,
     pack,
-    payload,
     read,
 )
-from stagewise.deploy.transport import Fate
 from stagewise.errors import StagewiseError, one_line
+from stagewise.fates import Fate
+from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
-    from stagewise.training import Weights
-
-POLL_S = 0.3
+    from stagewise.model_weights import ModelWeights
 
 
-@dataclass(frozen=True)
-class Time:
-    """The seconds that pass, and how to let them."""
-
-    now: Callable[[], float] = time.monotonic
-    wait: Callable[[float], None] = time.sleep
-
-
-REAL_TIME = Time()
-
-
-@dataclass(frozen=True)
-class Letter:
-    """A message to a client or an edge, by its id."""
-
-    to: str
-    kind: str
-    content: RecordDict
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came back for a letter: content, or why there is none and what that makes of it."""
-
-    letter: str
-    content: RecordDict | None
-    fate: Fate = "counted"
-    reason: str = ""
-
-
-class Post(Protocol):
-    """Carries letters to nodes and their answers back."""
-
-    def send(self, letters: Sequence[Letter], expire_s: float) -> list[str]:
-        """A number for each letter; empty where its receiver is not connected."""
-        ...
-
-    def collect(self) -> list[Answer]:
-        """What has arrived since, for any letter ever sent; each answer once. Does not wait."""
-        ...
-
-    def connected(self, name: str) -> bool:
-        """Whether a node of this name is there, as far as is known."""
-        ...
-
-
-@dataclass
-class EdgeResult:
-    """An edge's round as it goes on; `weights` are its model, of `data` samples if any counted."""
-
-    order: EdgeOrder
-    weights: Weights
-    data: int = 0
-    reports: list[StepReport] = field(default_factory=list)
+def edge_orders(scenario: Scenario, order: RoundOrder, deadline_s: float) -> list[EdgeOrder]:
+    """What each edge with clients is to do, with the samples that the scenario says they have."""
+    index, data = scenario.clients.index, scenario.clients.data
+    return [
+        EdgeOrder(
+            round=order.round,
+            edge=edge,
+            clients={client: int(data[index[client]]) for client in members},
+            edge_rounds=scenario.edge_rounds,
+            deadline_s=deadline_s,
+        )
+        for edge, members in order.groups.items()
+    ]
 
 
 def train_edges(
-    post: Post,
+    channel: MessageChannel,
     orders: Sequence[EdgeOrder],
-    weights: Weights,
-    time: Time = REAL_TIME,
-) -> list[EdgeResult]:
+    weights: ModelWeights,
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[EdgeTraining]:
     """Take every edge through its edge rounds; each goes on as soon as its own clients answered.
 
     An edge round ends when all have answered or its share of the time that is left has passed.
     """
-    began = time.now()
-    edges = [_Edge(EdgeResult(order, weights), post, began + order.deadline_s) for order in orders]
-    while [edge for edge in edges if not edge.go_on(time.now())]:
-        answers, now = post.collect(), time.now()
-        for answer in answers:
+    began = clock.now()
+    edges = [EdgeTraining(order, weights, channel, began) for order in orders]
+    while [edge for edge in edges if not edge.advance(clock.now())]:
+        replies, now = channel.receive(), clock.now()
+        for reply in replies:
             for edge in edges:
-                edge.take(answer, now)
-        if not answers:
-            time.wait(POLL_S)
-    return [edge.result for edge in edges]
+                edge.take(reply, now)
+        if not replies:
+            clock.wait(POLL_S)
+    return edges
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Sent:
     client: str
     at: float
     bytes_down: int
 
 
-class _Edge:
-    """One edge's place in its edge rounds."""
+class EdgeTraining:
+    """One edge's round as it goes on; `weights` is its model, of `data` samples if any counted."""
 
-    def __init__(self, result: EdgeResult, post: Post, deadline: float) -> None:
-        self.result, self._post, self._deadline = result, post, deadline
+    def __init__(
+        self, order: EdgeOrder, weights: ModelWeights, channel: MessageChannel, began: float
+    ) -> None:
+        self.order, self.weights, self.data = order, weights, 0
+        self.reports: list[ClientReport] = []
+        self._channel, self._deadline = channel, began + order.deadline_s
         self._edge_round = -1
-        self._step_began = self._step_deadline = 0.0
-        self._open: dict[str, _Asked] = {}
-        self._models: dict[str, Weights] = {}
+        self._began = self._ends = 0.0  # of the edge round
+        self._pending: dict[str, _Sent] = {}
+        self._models: dict[str, ModelWeights] = {}
 
-    def go_on(self, now: float) -> bool:
+    def advance(self, now: float) -> bool:
         """Close an edge round that is over and begin the next; true when there is none left."""
-        order = self.result.order
-        while not self._open or now >= self._step_deadline:
+        while not self._pending or now >= self._ends:
             self._close()
-            self._edge_round += 1
-            if self._edge_round >= order.edge_rounds:
-                self._edge_round = order.edge_rounds
-                place = {client: number for number, client in enumerate(order.clients)}
-                self.result.reports.sort(key=lambda r: (r.edge_round, place[r.client]))
+            if self._edge_round + 1 >= self.order.edge_rounds:
+                place = {client: number for number, client in enumerate(self.order.clients)}
+                self.reports.sort(key=lambda report: (report.edge_round, place[report.client]))
                 return True
+            self._edge_round += 1
             self._begin(now)
         return False
 
-    def take(self, answer: Answer, now: float) -> None:
-        """Count or refuse an answer; one that nobody waits for any more is dropped."""
-        asked = self._open.pop(answer.letter, None)
-        if asked is None:
+    def take(self, reply: IncomingReply, now: float) -> None:
+        """Count or refuse a reply; one that nobody waits for any more is dropped."""
+        sent = self._pending.pop(reply.message_id, None)
+        if sent is None:
             return
-        if now >= self._step_deadline:
-            self._report(asked, "late", f"came after {now - asked.at:.1f} s")
-            return
-        if answer.content is None:
-            self._report(asked, answer.fate, answer.reason)
-            return
-        train_s, bytes_up = None, payload(answer.content)
-        try:
-            update = read(answer.content, Update)
-            # The client's word is taken for no more than it can be.
-            train_s = min(update.train_s, now - asked.at)
-            reason = self._fault(update, asked)
-            model = model_of(answer.content)
-            if not reason:
-                reason = "no model" if model is None else fault(model, self.result.weights)
-        except StagewiseError as error:
-            reason, model = str(error), None
-        if reason or model is None:
-            self._report(asked, "rejected", reason, train_s, now - asked.at, bytes_up)
-            return
-        self._models[asked.client] = model
-        self._report(asked, "counted", "", train_s, now - asked.at, bytes_up)
+        round_trip_s = now - sent.at
+        if now >= self._ends:
+            self._report(sent, JudgedReply("late", f"came after {round_trip_s:.1f} s"))
+        elif reply.content is None:
+            self._report(sent, JudgedReply(reply.fate, reply.reason))
+        else:
+            judged = judge_update(reply.content, self._order_to(sent.client), self.weights)
+            if judged.fate == "counted":
+                self._models[sent.client] = judged.weights
+            self._report(sent, judged, round_trip_s, model_bytes(reply.content))
 
     def _begin(self, now: float) -> None:
-        order = self.result.order
-        left = order.edge_rounds - self._edge_round
-        self._step_began = now
-        self._step_deadline = now + max(self._deadline - now, 0.0) / left
-        letters = [
-            Letter(client, TRAIN, pack(self._step(client), self.result.weights))
-            for client in order.clients
+        left = self.order.edge_rounds - self._edge_round
+        self._began, self._ends = now, now + max(self._deadline - now, 0.0) / left
+        messages = [
+            OutgoingMessage(client, TRAIN, pack(self._order_to(client), self.weights))
+            for client in self.order.clients
         ]
-        if not letters:
+        if not messages:
             return
         # A node that comes back later must not train for a round that is over.
-        numbers = self._post.send(letters, max(self._step_deadline - now, 0.1))
-        for letter, number in zip(letters, numbers, strict=True):
-            if number:
-                self._open[number] = _Asked(letter.to, now, payload(letter.content))
+        message_ids = self._channel.send(messages, max(self._ends - now, 0.1))
+        for message, message_id in zip(messages, message_ids, strict=True):
+            if message_id is None:
+                not_connected = JudgedReply("lost", "it is not connected")
+                self._report(_Sent(message.receiver, now, 0), not_connected)
             else:
-                self._report(_Asked(letter.to, now, 0), "lost", "it is not connected")
+                size = model_bytes(message.content)
+                self._pending[message_id] = _Sent(message.receiver, now, size)
 
     def _close(self) -> None:
         """What has not come is late; the mean of what came is the edge's model (Eq. 2)."""
-        waited = self._step_deadline - self._step_began
-        for asked in self._open.values():
-            if self._post.connected(asked.client):
-                self._report(asked, "late", f"no update within {waited:.1f} s")
-            else:
-                self._report(asked, "lost", f"no update within {waited:.1f} s, and no connection")
-        self._open = {}
-        clients = self.result.order.clients
-        counted = [client for client in clients if client in self._models]
+        reason = f"no update within {self._ends - self._began:.1f} s"
+        connected = self._channel.node_names() if self._pending else ()
+        for sent in self._pending.values():
+            fate: Fate = "late" if sent.client in connected else "lost"
+            suffix = "" if fate == "late" else ", and no connection"
+            self._report(sent, JudgedReply(fate, reason + suffix))
+        self._pending = {}
+        counted = {c: data for c, data in self.order.clients.items() if c in self._models}
         if counted:
-            data = [clients[client] for client in counted]
-            models = [self._models[client] for client in counted]
-            self.result.weights, self.result.data = mean_model(models, data), sum(data)
+            data = list(counted.values())
+            self.weights = mean_model([self._models[client] for client in counted], data)
+            self.data = sum(data)
         self._models = {}
 
-    def _step(self, client: str) -> Step:
-        order = self.result.order
-        return Step(round=order.round, edge_round=self._edge_round, edge=order.edge, client=client)
-
-    def _fault(self, update: Update, asked: _Asked) -> str:
-        if update.step != self._step(asked.client):
-            return f"answers to another order: {update.step}"
-        return update.failure
+    def _order_to(self, client: str) -> ClientOrder:
+        order = self.order
+        return ClientOrder(
+            round=order.round, edge_round=self._edge_round, edge=order.edge, client=client
+        )
 
     def _report(
         self,
-        asked: _Asked,
-        fate: Fate,
-        reason: str,
-        train_s: float | None = None,
+        sent: _Sent,
+        judged: JudgedReply,
         round_trip_s: float | None = None,
         bytes_up: int = 0,
     ) -> None:
-        self.result.reports.append(
-            StepReport(
-                client=asked.client,
+        train_s = judged.train_s
+        if train_s is not None and round_trip_s is not None:
+            # The client's word is taken for no more than it can be.
+            train_s = min(train_s, round_trip_s)
+        self.reports.append(
+            ClientReport(
+                client=sent.client,
+                edge=self.order.edge,
                 edge_round=self._edge_round,
-                fate=fate,
-                reason=one_line(reason)[:LONGEST_REASON],
+                fate=judged.fate,
+                reason=one_line(judged.reason)[:LONGEST_REASON],
                 train_s=train_s,
                 round_trip_s=round_trip_s,
                 bytes_up=bytes_up,
-                bytes_down=asked.bytes_down,
+                bytes_down=sent.bytes_down,
+                loss_before=judged.loss_before,
+                loss_after=judged.loss_after,
+                update_norm=judged.update_norm,
             )
         )
+
+
+def judge_update(content: RecordDict, order: ClientOrder, like: ModelWeights) -> JudgedReply:
+    """Whether a client's reply is an update to `order` of a model in the form of `like`."""
+    train_s = None
+    try:
+        reply = read(content, ClientReply)
+        train_s = reply.train_s
+        model = model_of(content)
+        reason = "" if reply.order == order else f"answers to another order: {reply.order}"
+        reason = reason or reply.failure or model_fault(model, like)
+    except StagewiseError as error:
+        reason = str(error)
+    if reason or model is None:
+        return JudgedReply("rejected", reason, train_s=train_s)
+    norm = update_norm(like, model)
+    return JudgedReply("counted", "", model, train_s, reply.loss_before, reply.loss_after, norm)

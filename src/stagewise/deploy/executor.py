@@ -1,6 +1,6 @@
 """A long-lived executor of ClientApp tasks, for one or more SuperNodes on this machine.
 
-Flower starts a process for every message, which imports everything anew: 3 to 7 seconds each where
+Flower starts a process for every message, which imports everything again: 3 to 7 seconds each where
 PyTorch is needed. A SuperNode with `--isolation process` leaves that to whoever knows its secret. This
 one process takes the tasks of all SuperNodes of a client, one at a time, and keeps what it imported and
 read. It executes the app it was given and nothing that comes over the network.
@@ -8,39 +8,26 @@ read. It executes the app it was given and nothing that comes over the network.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import httpx
-from flwr.app import Context, Error, Message
-from flwr.common.constant import ErrorCode, SubStatus
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
-from flwr.supercore.constant import TaskType
-from flwr.supercore.interceptors import (
-    RuntimeTokenHttpInterceptor,
-    RuntimeVersionHttpInterceptor,
-    SuperExecAuthHttpInterceptor,
-)
-from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+from flwr.app import Context, Message
 
+from stagewise.deploy.flower_api import NodeTask, NodeTasks
 from stagewise.errors import one_line
 
 POLL_S = 0.5
-HEARTBEAT_S = 10.0
 
 App = Callable[[Message, Context], Message]
-
-_ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
 def serve(app: App, nodes: Sequence[str], secret: bytes) -> None:
     """Do the tasks of the SuperNodes at `nodes` (host:port on this machine) until interrupted.
 
-    A SuperNode that is not there yet, or no more, is asked again later.
+    A SuperNode that is not running yet, or no longer, is asked again later.
     """
     one_at_a_time = threading.Lock()
 
@@ -50,7 +37,7 @@ def serve(app: App, nodes: Sequence[str], secret: bytes) -> None:
 
     # A thread for each: one may wait long for the rest of a message whose sender is gone.
     threads = [
-        threading.Thread(target=_serve_node, args=(app_alone, node, secret), daemon=True)
+        threading.Thread(target=_serve_node, args=(app_alone, NodeTasks(node, secret)), daemon=True)
         for node in nodes
     ]
     for thread in threads:
@@ -59,15 +46,12 @@ def serve(app: App, nodes: Sequence[str], secret: bytes) -> None:
         thread.join()
 
 
-def _serve_node(app: App, node: str, secret: bytes) -> None:
-    auth = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
-    client = _client(node, auth)
-    request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+def _serve_node(app: App, tasks: NodeTasks) -> None:
     while True:
         try:
-            response = client.AcquireTask(request)
-            if response.token:
-                _do(app, _client(node, RuntimeTokenHttpInterceptor(response.token)))
+            task = tasks.next()
+            if task is not None:
+                _execute(app, task)
                 continue
         except (httpx.HTTPError, OSError):
             pass
@@ -76,44 +60,14 @@ def _serve_node(app: App, node: str, secret: bytes) -> None:
         time.sleep(POLL_S)
 
 
-def _do(app: App, client: RuntimeHttpClient) -> None:
-    """One task: pull its message, execute the app, push the answer, an error if it raises."""
-    with contextlib.closing(client), _heartbeat(client):
-        message, context, _, _ = pull_task_input(client)
-        status, details = SubStatus.COMPLETED, ""
+def _execute(app: App, task: NodeTask) -> None:
+    """One task: pull its message, execute the app, push the reply, an error if it raises."""
+    with task:
+        message, context = task.pull()
         try:
             reply = app(message, context)
         except Exception as error:
             traceback.print_exc()
-            status, details = SubStatus.FAILED, one_line(f"{type(error).__name__}: {error}")
-            code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
-            reply = Message(Error(code=code, reason=details), reply_to=message)
-        push_message(client, reply, context)
-        push_task_output(client, context, status, details)
-
-
-def _client(
-    node: str, interceptor: SuperExecAuthHttpInterceptor | RuntimeTokenHttpInterceptor
-) -> RuntimeHttpClient:
-    # Plain HTTP: the SuperNode listens on loopback only, and takes tasks from nobody without the secret.
-    version = RuntimeVersionHttpInterceptor(component_name="stagewise")
-    return RuntimeHttpClient.from_server_address(node, True, None, [version, interceptor])
-
-
-@contextlib.contextmanager
-def _heartbeat(client: RuntimeHttpClient) -> Iterator[None]:
-    """Keep the task while the block runs."""
-    done = threading.Event()
-
-    def beat() -> None:
-        while not done.wait(HEARTBEAT_S):
-            with contextlib.suppress(httpx.HTTPError, OSError):
-                client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+            task.push_failure(message, context, one_line(f"{type(error).__name__}: {error}"))
+        else:
+            task.push(reply, context)

@@ -6,29 +6,37 @@ The cloud sends each edge one model a round and receives one; updates of clients
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from stagewise.deploy.aggregation import fault, mean_model
-from stagewise.deploy.edge_rounds import POLL_S, REAL_TIME, Answer, Letter, Time
-from stagewise.deploy.flat import client_report, edge_orders
-from stagewise.deploy.in_process import links_of
-from stagewise.deploy.messages import TRAIN, EdgeAnswer, EdgeOrder, model_of, pack, payload, read
-from stagewise.deploy.roll_call import Listing, roll_call
-from stagewise.deploy.transport import (
-    NO_UPDATE,
-    ClientReport,
-    EdgeReport,
-    Fate,
-    Order,
-    Outcome,
-    Presence,
+from stagewise.deploy.aggregation import cloud_model, model_fault
+from stagewise.deploy.channel import (
+    SYSTEM_CLOCK,
+    Clock,
+    IncomingReply,
+    MessageChannel,
+    OutgoingMessage,
+    replies_until,
+    roll_call,
+)
+from stagewise.deploy.edge_rounds import edge_orders
+from stagewise.deploy.exchange import ClientReport, EdgeReport, Presence, RoundOrder, TrainedRound
+from stagewise.deploy.in_process import covering_edges
+from stagewise.deploy.messages import (
+    TRAIN,
+    EdgeOrder,
+    EdgeReply,
+    model_bytes,
+    model_of,
+    pack,
+    read,
 )
 from stagewise.errors import StagewiseError
+from stagewise.fates import Fate
 from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
-    from stagewise.training import Weights
+    from stagewise.model_weights import ModelWeights
 
 MARGIN_S = 8.0
 """What a message takes to an edge and back on a busy machine: nodes look for messages every 3 s."""
@@ -37,129 +45,128 @@ MARGIN_S = 8.0
 class Hierarchical:
     """The edges of a scenario at the cloud's SuperLink, which stays the caller's."""
 
-    def __init__(self, scenario: Scenario, post: Listing, time: Time = REAL_TIME) -> None:
-        self._scenario, self._post, self._time = scenario, post, time
-        self._links = links_of(scenario)
+    def __init__(
+        self, scenario: Scenario, channel: MessageChannel, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._scenario, self._channel, self._clock = scenario, channel, clock
+        self._covering = covering_edges(scenario)
 
-    def who_is_there(self, deadline_s: float) -> Presence:
+    def roll_call(self, deadline_s: float) -> Presence:
         """The edges that answer, and the clients that answered them."""
-        scenario = self._scenario
-        here = roll_call(self._post, scenario.edges.ids, deadline_s, deadline_s / 2, self._time)
+        ids = self._scenario.edges.ids
+        present = roll_call(self._channel, ids, deadline_s, deadline_s / 2, self._clock)
+        edges = tuple(edge for edge in ids if edge in present)
         edges_of: dict[str, tuple[str, ...]] = {}
         answer_s: dict[str, float] = {}
-        for edge in scenario.edges.ids:
-            if edge not in here:
-                continue
-            for client, seconds in here[edge][0].clients.items():
-                if edge in self._links.get(client, ()):
+        for edge in edges:
+            for client, seconds in present[edge][0].clients.items():
+                if edge in self._covering.get(client, ()):
                     edges_of[client] = (*edges_of.get(client, ()), edge)
-                    answer_s[client] = min(seconds, answer_s.get(client, deadline_s), deadline_s)
-        return Presence(edges_of, answer_s, tuple(e for e in scenario.edges.ids if e in here))
+                    answer_s[client] = min(seconds, answer_s.get(client, deadline_s))
+        return Presence(edges_of, answer_s, edges)
 
-    def train_round(self, order: Order) -> Outcome:
+    def train_round(self, order: RoundOrder) -> TrainedRound:
         """One model to each edge, one back from each, and their mean (Eq. 3)."""
-        began = self._time.now()
-        deadline_s = order.deadline_s - _margin(order.deadline_s)
-        orders = edge_orders(self._scenario, order, deadline_s)
-        letters = [Letter(o.edge, TRAIN, pack(o, order.weights)) for o in orders]
-        numbers = self._post.send(letters, order.deadline_s) if letters else []
-        answers = self._wait({n for n in numbers if n}, began + order.deadline_s)
+        began = self._clock.now()
+        margin_s = min(MARGIN_S, order.deadline_s / 3)
+        orders = edge_orders(self._scenario, order, order.deadline_s - margin_s)
+        messages = [OutgoingMessage(o.edge, TRAIN, pack(o, order.weights)) for o in orders]
+        message_ids = self._channel.send(messages, order.deadline_s) if messages else []
+        deadline = began + order.deadline_s
+        arrived = replies_until(self._channel, message_ids, deadline, self._clock)
+        replies = {reply.message_id: reply for reply in arrived}
         edges = [
-            self._edge(edge_order, number, answers.get(number), order.weights)
-            for edge_order, number in zip(orders, numbers, strict=True)
+            self._result(edge_order, message_id, replies, order.weights)
+            for edge_order, message_id in zip(orders, message_ids, strict=True)
         ]
-        models = [model for model, _, _ in edges if model is not None]
-        data = [report.data for model, report, _ in edges if model is not None]
-        return Outcome(
-            mean_model(models, data) if models else order.weights,
-            tuple(report for _, _, reports in edges for report in reports),
-            tuple(report for _, report, _ in edges),
-            sum(payload(a.content) for a in answers.values() if a.content is not None),
-            sum(payload(x.content) for x, n in zip(letters, numbers, strict=True) if n),
-            self._time.now() - began,
+        sent = [m.content for m, i in zip(messages, message_ids, strict=True) if i is not None]
+        received = [reply.content for reply in replies.values() if reply.content is not None]
+        return TrainedRound(
+            cloud_model(order.weights, (edge.counted for edge in edges), order.edge_weights),
+            tuple(report for edge in edges for report in edge.clients),
+            tuple(edge.report for edge in edges),
+            sum(map(model_bytes, received)),
+            sum(map(model_bytes, sent)),
+            self._clock.now() - began,
         )
 
-    def _wait(self, numbers: set[str], deadline: float) -> dict[str, Answer]:
-        answers: dict[str, Answer] = {}
-        while len(answers) < len(numbers) and self._time.now() < deadline:
-            arrived = self._post.collect()
-            if self._time.now() >= deadline:
-                break
-            for answer in arrived:
-                if answer.letter in numbers:
-                    answers.setdefault(answer.letter, answer)
-            if not arrived:
-                self._time.wait(POLL_S)
-        return answers
-
-    def _edge(
-        self, order: EdgeOrder, number: str, answer: Answer | None, like: Weights
-    ) -> tuple[Weights | None, EdgeReport, list[ClientReport]]:
-        """An edge's model if it counts, and what became of it and of its clients' updates."""
-        if not number:
-            return _without(order, "lost", "it is not connected")
-        if answer is None:
-            fate: Fate = "late" if self._post.connected(order.edge) else "lost"
-            return _without(order, fate, "no model within the round's deadline")
-        if answer.content is None:
-            return _without(order, answer.fate, answer.reason)
-        try:
-            said = read(answer.content, EdgeAnswer)
-            model = model_of(answer.content)
-        except StagewiseError as error:
-            return _without(order, "rejected", str(error))
-        reason = _inconsistent(order, said)
-        if not reason and said.data:
-            reason = "no model" if model is None else fault(model, like)
-        if reason:
-            return _without(order, "rejected", reason)
-        reports = [
-            _believable(client_report(order.edge, report), order.deadline_s)
-            for report in said.reports
-        ]
-        if not said.data:
-            return None, EdgeReport(order.edge, "lost", NO_UPDATE, 0), reports
-        return model, EdgeReport(order.edge, "counted", "", said.data), reports
+    def _result(
+        self,
+        order: EdgeOrder,
+        message_id: str | None,
+        replies: dict[str, IncomingReply],
+        like: ModelWeights,
+    ) -> _EdgeResult:
+        if message_id is None:
+            return _not_counted(order, "lost", "it is not connected")
+        if message_id not in replies:
+            fate: Fate = "late" if order.edge in self._channel.node_names() else "lost"
+            return _not_counted(order, fate, "no model within the round's deadline")
+        return judge_edge(replies[message_id], order, like)
 
 
-def _believable(report: ClientReport, most_s: float) -> ClientReport:
+@dataclass(frozen=True, eq=False)
+class _EdgeResult:
+    """An edge's model if it counts, and what became of it and of its clients' updates."""
+
+    weights: ModelWeights | None
+    report: EdgeReport
+    clients: list[ClientReport]
+
+    @property
+    def counted(self) -> tuple[str, ModelWeights | None, int]:
+        """What the cloud's mean needs."""
+        return self.report.edge, self.weights, self.report.data
+
+
+def judge_edge(message: IncomingReply, order: EdgeOrder, like: ModelWeights) -> _EdgeResult:
+    """Whether an edge's reply fits its order and brings a model in the form of `like`."""
+    if message.content is None:
+        return _not_counted(order, message.fate, message.reason)
+    try:
+        reply, model = read(message.content, EdgeReply), model_of(message.content)
+    except StagewiseError as error:
+        return _not_counted(order, "rejected", str(error))
+    reason = _inconsistency(order, reply) or (model_fault(model, like) if reply.data else "")
+    if reason:
+        return _not_counted(order, "rejected", reason)
+    clients = [_plausible(report, order.deadline_s) for report in reply.reports]
+    return _EdgeResult(model, EdgeReport.of_model(order.edge, reply.data), clients)
+
+
+def _plausible(report: ClientReport, limit_s: float) -> ClientReport:
     """With times that fit into the round, whatever the edge says: deadlines are learnt from them."""
     train_s, round_trip_s = (
-        None if seconds is None else min(seconds, most_s)
+        None if seconds is None else min(seconds, limit_s)
         for seconds in (report.train_s, report.round_trip_s)
     )
     return replace(report, train_s=train_s, round_trip_s=round_trip_s)
 
 
-def _margin(deadline_s: float) -> float:
-    return min(MARGIN_S, deadline_s / 3)
-
-
-def _inconsistent(order: EdgeOrder, said: EdgeAnswer) -> str:
-    """Why an edge's answer does not fit what it was asked; empty if it does."""
-    if (said.round, said.edge) != (order.round, order.edge):
-        return f"answers for round {said.round} of {said.edge}"
-    expected = {(client, step) for client in order.clients for step in range(order.edge_rounds)}
-    told = Counter((report.client, report.edge_round) for report in said.reports)
-    if told.keys() != expected or max(told.values(), default=1) > 1:
+def _inconsistency(order: EdgeOrder, reply: EdgeReply) -> str:
+    """Why an edge's reply does not fit what it was asked; empty if it does."""
+    if (reply.round, reply.edge) != (order.round, order.edge):
+        return f"answers for round {reply.round} of {reply.edge}"
+    expected = Counter(
+        (order.edge, client, edge_round)
+        for client in order.clients
+        for edge_round in range(order.edge_rounds)
+    )
+    if Counter((r.edge, r.client, r.edge_round) for r in reply.reports) != expected:
         return "its reports are not one for each client and edge round"
-    counted: dict[int, int] = {}
-    for report in said.reports:
+    counted: Counter[int] = Counter()
+    for report in reply.reports:
         if report.fate == "counted":
-            samples = order.clients[report.client]
-            counted[report.edge_round] = counted.get(report.edge_round, 0) + samples
+            counted[report.edge_round] += order.clients[report.client]
     data = counted[max(counted)] if counted else 0
-    return "" if said.data == data else f"data = {said.data}: its reports make it {data}"
+    return "" if reply.data == data else f"data = {reply.data}: its reports make it {data}"
 
 
-def _without(
-    order: EdgeOrder, fate: Fate, reason: str
-) -> tuple[None, EdgeReport, list[ClientReport]]:
-    """The reports of an edge whose model does not count: no update of its clients does."""
-    lost = ClientReport("", order.edge, 0, "lost", f"{order.edge}: {reason}", None, None, 0, 0)
-    reports = [
-        replace(lost, client=client, edge_round=step)
-        for step in range(order.edge_rounds)
+def _not_counted(order: EdgeOrder, fate: Fate, reason: str) -> _EdgeResult:
+    """The result of an edge whose model does not count: no update of its clients does."""
+    clients = [
+        ClientReport(client, order.edge, edge_round, "lost", f"{order.edge}: {reason}")
+        for edge_round in range(order.edge_rounds)
         for client in order.clients
     ]
-    return None, EdgeReport(order.edge, fate, reason, 0), reports
+    return _EdgeResult(None, EdgeReport(order.edge, fate, reason, 0), clients)

@@ -3,64 +3,102 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stagewise.deploy.transport import (
+from stagewise.deploy.exchange import (
     ClientReport,
     EdgeReport,
-    Order,
-    Outcome,
     Presence,
+    RoundOrder,
+    TrainedRound,
 )
 from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
-    from stagewise.training import TrainingTeam
+    from stagewise.training import Trainer, TrainingFigures
 
 
 class InProcess:
-    """A `TrainingTeam` that answers for all clients and edges of a scenario.
+    """A `Trainer` that answers for all clients and edges of a scenario.
 
-    Everyone is there, and every update is counted. The team belongs to the
-    caller, and so does its error where training diverges.
+    Everyone is online, and every update is counted. The trainer belongs to the caller, and so does
+    its error where training diverges.
     """
 
-    def __init__(self, scenario: Scenario, team: TrainingTeam) -> None:
-        self._scenario, self._team = scenario, team
+    def __init__(self, scenario: Scenario, trainer: Trainer) -> None:
+        self._scenario, self._trainer = scenario, trainer
 
-    def who_is_there(self, deadline_s: float) -> Presence:
+    def roll_call(self, deadline_s: float) -> Presence:
         """Every client, through all of its links."""
         ids = self._scenario.clients.ids
-        return Presence(links_of(self._scenario), dict.fromkeys(ids, 0.0), self._scenario.edges.ids)
+        edges_of = covering_edges(self._scenario)
+        return Presence(edges_of, dict.fromkeys(ids, 0.0), self._scenario.edges.ids)
 
-    def train_round(self, order: Order) -> Outcome:
-        """The team's round; no bytes cross any link."""
+    def train_round(self, order: RoundOrder) -> TrainedRound:
+        """The trainer's round. No link is crossed; the bytes are those that clients would send."""
         began = time.perf_counter()
         clients = self._scenario.clients
         groups = [
             np.array([clients.index[client] for client in members], dtype=np.int64)
             for members in order.groups.values()
         ]
-        weights = self._team.train_round(order.weights, groups, order.round)
+        data = [int(clients.data[group].sum()) for group in groups]
+        shares = None
+        if order.edge_weights is not None:
+            shares = np.array([order.edge_weights[edge] for edge in order.groups]) * data
+        weights, figures = self._trainer.train_round(
+            order.weights, groups, order.round, edge_weights=shares
+        )
+        model_bytes = sum(array.nbytes for array in order.weights.values())
+        edge_rounds = self._trainer.task.edge_rounds
+        known = _by_edge_round(figures, edge_rounds)
         reports = tuple(
-            ClientReport(client, edge, edge_round, "counted", "", None, None, 0, 0)
+            ClientReport(
+                *(client, edge, edge_round, "counted", ""),
+                bytes_up=model_bytes,
+                bytes_down=model_bytes,
+                **known.get((clients.index[client], edge_round), {}),
+            )
             for edge, members in order.groups.items()
-            for edge_round in range(self._team.task.edge_rounds)
+            for edge_round in range(edge_rounds)
             for client in members
         )
         edges = tuple(
-            EdgeReport(edge, "counted", "", int(clients.data[group].sum()))
-            for edge, group in zip(order.groups, groups, strict=True)
+            EdgeReport.of_model(edge, samples)
+            for edge, samples in zip(order.groups, data, strict=True)
         )
-        return Outcome(weights, reports, edges, 0, 0, time.perf_counter() - began)
+        return TrainedRound(weights, reports, edges, 0, 0, time.perf_counter() - began)
 
 
-def links_of(scenario: Scenario) -> dict[str, tuple[str, ...]]:
+def _by_edge_round(
+    figures: TrainingFigures, edge_rounds: int
+) -> dict[tuple[int, int], dict[str, Any]]:
+    """The figures of a round by the client and the edge round that they are of."""
+    last = edge_rounds - 1
+    known: dict[tuple[int, int], dict[str, Any]] = {}
+    for name, edge_round in (("loss_before", 0), ("loss_after", last), ("update_norm", last)):
+        values = getattr(figures, name).tolist()
+        for client, value in zip(figures.client.tolist(), values, strict=True):
+            known.setdefault((client, edge_round), {})[name] = value
+    return known
+
+
+def covering_edges(scenario: Scenario) -> dict[str, tuple[str, ...]]:
     """The edges that cover each client, by their ids."""
     links, edges = scenario.links, scenario.edges.ids
     return {
         client: tuple(edges[j] for j in links.edge[links.start[i] : links.start[i + 1]])
         for i, client in enumerate(scenario.clients.ids)
     }
+
+
+def missing_links(scenario: Scenario, presence: Presence) -> list[tuple[str, str]]:
+    """The links, by client and edge, through which a client did not answer."""
+    return [
+        (client, edge)
+        for client, edges in covering_edges(scenario).items()
+        for edge in edges
+        if edge not in presence.edges_of.get(client, ())
+    ]

@@ -44,7 +44,7 @@ def init_site(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None
 
 
 def check_new(out: Path) -> None:
-    """Refuse a folder that there is already."""
+    """Refuse a folder that exists already."""
     if out.exists() or out.is_symlink():
         raise StagewiseError(f"out = {out}: must not exist yet")
 
@@ -62,14 +62,15 @@ class _Draft:
         write_bytes(self.folder / SITE, description)
         (self.folder / "hosts").mkdir(OWNER_FOLDER)
         for host in site.hosts:
-            here = host_folder(self.folder, host)
-            here.mkdir(OWNER_FOLDER)
-            _write_program(here / RUN, run_script(site, host))
+            folder = host_folder(self.folder, host)
+            folder.mkdir(OWNER_FOLDER)
+            write_bytes(folder / RUN, run_script(site, host).encode())
+            (folder / RUN).chmod(OWNER_FOLDER)
             if host == cloud.host:
-                write_bytes(here / SITE, description)
+                write_bytes(folder / SITE, description)
             if host == cloud.host or site.clients_on(host):
-                save_scenario(scenario, here / SCENARIO)
-                task.save(here / TASK)
+                save_scenario(scenario, folder / SCENARIO)
+                task.save(folder / TASK)
         self._serve(self._cloud, cloud.host)
         for edge in site.edges if site.design == "H" else ():
             self._serve(self._edge(edge), edge.place[0])
@@ -108,8 +109,3 @@ class _Draft:
         if self.site.design == "F":
             return self._cloud
         return next(self._edge(edge) for edge in self.site.edges if edge.id == name)
-
-
-def _write_program(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
-    path.chmod(OWNER_FOLDER)

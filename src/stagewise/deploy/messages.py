@@ -6,7 +6,7 @@ cost hundreds of them; in the form of safetensors it is one array, and nothing i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -14,41 +14,37 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from stagewise.deploy.transport import Fate
+from stagewise.deploy.exchange import ClientReport, Count, Seconds
 from stagewise.errors import StagewiseError, one_line
 
 if TYPE_CHECKING:
-    from stagewise.training import Weights
+    from stagewise.model_weights import ModelWeights
 
 MODEL, TEXT = "model", "text"
 SAFETENSORS = "safetensors"
 QUERY, TRAIN = "query", "train"
 LONGEST_REASON = 500
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
-
 
 class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The text of a message, as JSON."""
 
 
-class Hello(_Body, frozen=True):
+class RollCallRequest(_Body, frozen=True):
     """Who are you? An edge asks its own clients, and answers within `deadline_s`."""
 
     deadline_s: Seconds
 
 
-class Here(_Body, frozen=True):
+class RollCallReply(_Body, frozen=True):
     """Who answers; an edge says which of its clients did, and how many seconds each took."""
 
-    kind: Literal["client", "edge"]
     id: str
     clients: dict[str, Seconds] = {}
 
 
-class Step(_Body, frozen=True):
-    """Train this model for one edge round: what is asked, and what an update answers to."""
+class ClientOrder(_Body, frozen=True):
+    """Train this model for one edge round."""
 
     round: Count
     edge_round: Count
@@ -56,11 +52,15 @@ class Step(_Body, frozen=True):
     client: str
 
 
-class Update(_Body, frozen=True):
-    """The answer to a `Step`, with the client's model; without one where `failure` says why."""
+class ClientReply(_Body, frozen=True):
+    """The reply to `order`, with the client's model; without one where `failure` says why."""
 
-    step: Step
+    order: ClientOrder
     train_s: Seconds
+    loss_before: float | None = None
+    """Of its first batch; a number that is not finite is sent as none."""
+    loss_after: float | None = None
+    """Of its last batch."""
     failure: str = ""
 
 
@@ -69,38 +69,25 @@ class EdgeOrder(_Body, frozen=True):
 
     round: Count
     edge: str
-    clients: dict[str, Annotated[int, msgspec.Meta(ge=1)]]
+    clients: dict[str, Annotated[int, msgspec.Meta(ge=1, le=2**53)]]
     edge_rounds: Count
     deadline_s: Seconds
     """From the moment the edge has it."""
 
 
-class StepReport(_Body, frozen=True):
-    """What became of an update, as an edge tells the cloud."""
-
-    client: str
-    edge_round: Count
-    fate: Fate
-    reason: str
-    train_s: Seconds | None
-    round_trip_s: Seconds | None
-    bytes_up: Count
-    bytes_down: Count
-
-
-class EdgeAnswer(_Body, frozen=True):
+class EdgeReply(_Body, frozen=True):
     """An edge's round, with its model where `data` is above 0."""
 
     round: Count
     edge: str
     data: Count
-    reports: tuple[StepReport, ...]
+    reports: tuple[ClientReport, ...]
 
 
 Body = TypeVar("Body", bound=_Body)
 
 
-def pack(body: _Body, weights: Weights | None = None) -> RecordDict:
+def pack(body: _Body, weights: ModelWeights | None = None) -> RecordDict:
     """A message's content."""
     records = RecordDict({TEXT: ConfigRecord({"json": msgspec.json.encode(body).decode()})})
     if weights is not None:
@@ -119,18 +106,18 @@ def read(content: RecordDict, kind: type[Body]) -> Body:
         raise StagewiseError(f"message: must be a {kind.__name__}: {reason}") from None
 
 
-def model_of(content: RecordDict) -> Weights | None:
+def model_of(content: RecordDict) -> ModelWeights | None:
     """The model in a message, as it came; None where there is none."""
     if MODEL not in content.array_records:
         return None
     try:
-        weights: Weights = load(content.array_records[MODEL][MODEL].data)
+        weights: ModelWeights = load(content.array_records[MODEL][MODEL].data)
     except (KeyError, SafetensorError, ValueError, TypeError) as error:
         raise StagewiseError(f"model: cannot be read: {one_line(str(error))}") from None
     return weights
 
 
-def payload(content: RecordDict) -> int:
+def model_bytes(content: RecordDict) -> int:
     """The bytes of the model in a message."""
     return sum(
         len(array.data) for record in content.array_records.values() for array in record.values()

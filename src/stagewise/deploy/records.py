@@ -9,8 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from stagewise.deploy.transport import ClientReport, EdgeReport, Fate
+from stagewise.deploy.exchange import ClientReport, EdgeReport
 from stagewise.errors import StagewiseError
+from stagewise.fates import Fate
 from stagewise.files import decode_json, decode_json_lines, read_bytes, write_bytes
 
 LIVE, STATUS, DEPLOYMENT = "live.jsonl", "status.json", "deploy.json"
@@ -49,7 +50,7 @@ class LiveRecord(_Record, frozen=True, kw_only=True):
     delay_s: float
     """Measured: from the order to the new model."""
     predicted_delay_s: float
-    """Eq. 4 with the scenario's costs: the decision's own."""
+    """Eq. 4 with the scenario's costs, also where decisions use measured ones."""
     expected_delay_s: float
     """Eq. 4 with the links' measured costs, and the engine's time for its messages."""
     energy_j: float
@@ -97,10 +98,6 @@ def deployment_file(deployment: Deployment) -> bytes:
     return msgspec.json.encode(deployment) + b"\n"
 
 
-def save_deployment(deployment: Deployment, folder: Path) -> None:
-    write_bytes(folder / DEPLOYMENT, deployment_file(deployment))
-
-
 def load_deployment(folder: Path) -> Deployment:
     return decode_json(read_bytes(folder / DEPLOYMENT), Deployment, str(folder / DEPLOYMENT))
 
@@ -110,7 +107,7 @@ def save_status(status: StatusRecord, folder: Path) -> None:
 
 
 def load_status(folder: Path) -> StatusRecord | None:
-    """What the cloud's process last said; None before it said anything."""
+    """The last status of the cloud's process; None before there is one."""
     path = folder / STATUS
     return decode_json(read_bytes(path), StatusRecord, str(path)) if path.exists() else None
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from stagewise.deploy.in_process import links_of
+from stagewise.deploy.exchange import Transport
+from stagewise.deploy.in_process import missing_links
 from stagewise.deploy.layout import SCENARIO, SITE, TASK, Role
 from stagewise.deploy.site import Site, load_site
 from stagewise.deploy.task import TaskFile
-from stagewise.deploy.transport import Transport
 from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_file import load_scenario
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 WAIT_S = 90.0
-"""How long machines may take to come; a run begins with those that are there."""
+"""How long machines may take to come; a run begins with those that have connected."""
 _POLL_S = 20.0
 
 
@@ -60,11 +60,9 @@ class RemoteSite:
         return remote
 
     def _wait(self, wait_s: float) -> None:
-        give_up = time.monotonic() + wait_s
-        expected = links_of(self.scenario)
-        while (left := give_up - time.monotonic()) > 0:
-            found = self.transport.who_is_there(min(left, _POLL_S)).edges_of
-            if all(set(edges) <= set(found.get(name, ())) for name, edges in expected.items()):
+        deadline = time.monotonic() + wait_s
+        while (left := deadline - time.monotonic()) > 0:
+            if not missing_links(self.scenario, self.transport.roll_call(min(left, _POLL_S))):
                 return
             time.sleep(min(left, 1.0))
 

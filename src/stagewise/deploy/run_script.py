@@ -2,31 +2,21 @@
 
 import shlex
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
-from stagewise.deploy.commands import (
-    ENVIRONMENT,
-    Command,
-    client_command,
-    coordinator_command,
-    edge_command,
-    register_command,
-    superlink_command,
-    supernode_command,
-)
-from stagewise.deploy.layout import SCENARIO, TASK, Role
-from stagewise.deploy.site import CLOUD, ClientSite, Cloud, EdgeSite, Site
+from stagewise.deploy.commands import ENVIRONMENT, Command, register_command
+from stagewise.deploy.programs import Programs, Server, Worker
+from stagewise.deploy.site import CLOUD, Site
 
-# SuperNodes talk to their executors on loopback, each on a port of its own from here on.
 NODE_PORT = 9400
-
-_HERE = Path()
+"""SuperNodes talk to their executors on loopback, each on a port of its own from here on."""
 
 _HEAD = r"""#!/usr/bin/env bash
 # On {host}: {roles}.
 #
 # Needs `stagewise-hfl[deploy]` on the PATH. Ctrl-C or SIGTERM ends everything this script started; what
-# the programs say is in logs/. The folder holds this machine's keys: keep it to yourself.
+# the programs print is in logs/. The folder holds this machine's keys: keep it to yourself.
 
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -73,75 +63,39 @@ keep() {{
 
 def run_script(site: Site, host: str) -> str:
     """The script of `host`, for the folder that its files are in."""
+    programs = Programs(site, host, Path(), count(NODE_PORT))
     roles = [CLOUD] if host == site.cloud.host else []
     roles += [f"edge {edge.id}" for edge in site.edges_on(host)]
     roles += [f"client {client.id}" for client in site.clients_on(host)]
     environment = "\n".join(f"export {name}={value}" for name, value in ENVIRONMENT.items())
     lines = [_HEAD.format(host=host, roles=", ".join(roles), environment=environment)]
-    if host == site.cloud.host:
-        members = site.edges if site.design == "H" else site.clients
-        names = [member.id for member in members]
-        lines += _superlink(CLOUD, Role.cloud(_HERE), site.cloud, names)
-    for edge in site.edges_on(host):
-        names = [client.id for client in site.clients_of(edge.id)]
-        lines += _superlink(f"edge-{edge.id}", Role.edge(_HERE, edge.id), edge, names)
-    port = NODE_PORT
-    for edge in site.edges_on(host):
-        lines += _edge(site, edge, port)
-        port += 1
-    for client in site.clients_on(host):
-        servers = site.servers_of(client)
-        lines += _client(client, servers, port)
-        port += len(servers)
+    for server in programs.servers():
+        lines += _server(server)
+    for worker in programs.workers():
+        lines += _worker(worker)
     return "\n".join([*lines, *_end(site, host)]) + "\n"
 
 
-def _superlink(
-    name: str, role: Role, server: Cloud | EdgeSite, members: list[str]
-) -> Iterator[str]:
-    command = superlink_command(*server.place, role.tls, role.superlink_secret, role.database)
-    keys = {member: role.member(member) for member in members}
+def _server(server: Server) -> Iterator[str]:
+    name = server.name.removesuffix("-superlink")
     yield f"# The SuperLink of {name}: flower-superlink, which other machines can use as nodes only."
-    yield _shell(f"keep {name}-superlink", command) + "\n"
+    yield _shell(f"keep {server.name}", server.command) + "\n"
     yield "# Its nodes must be registered before they start; this waits until it is up."
-    yield _shell("", register_command(server.address, role.authority, keys)) + "\n"
+    register = register_command(server.address, server.role.authority, server.members)
+    yield _shell("", register) + "\n"
 
 
-def _edge(site: Site, edge: EdgeSite, port: int) -> Iterator[str]:
-    role, name = Role.edge(_HERE, edge.id), f"edge-{edge.id}"
-    node = supernode_command(
-        edge.id, site.cloud.address, role.authority, role.key(CLOUD), port, role.node_secret
-    )
-    trains = edge_command(
-        edge.id,
-        port,
-        role.node_secret,
-        edge.address,
-        role.authority,
-        role.superlink_secret,
-    )
-    yield f"# Edge {edge.id} as a node of the cloud, and the program that trains with its clients."
-    yield _shell(f"keep {name}-node", node)
-    yield _shell(f"keep {name}", trains) + "\n"
-
-
-def _client(client: ClientSite, servers: dict[str, str], port: int) -> Iterator[str]:
-    role, name = Role.client(_HERE, client.id), f"client-{client.id}"
-    ports = range(port, port + len(servers))
-    yield f"# Client {client.id} as a node of each server it may serve, and the program that trains."
-    for (server, address), own in zip(servers.items(), ports, strict=True):
-        node = supernode_command(
-            client.id, address, role.authority, role.key(server), own, role.node_secret
-        )
-        yield _shell(f"keep {name}-node-{server}", node)
-    trains = client_command(client.id, ports, role.node_secret, Path(TASK), Path(SCENARIO))
-    yield _shell(f"keep {name}", trains) + "\n"
+def _worker(worker: Worker) -> Iterator[str]:
+    yield f"# {worker.about}"
+    for node in worker.nodes:
+        yield _shell(f"keep {node.name}", node.command)
+    yield _shell(f"keep {worker.name}", worker.command) + "\n"
 
 
 def _end(site: Site, host: str) -> Iterator[str]:
     if host == site.cloud.host:
         yield "# The coordinator: who trains where, round by round. Started again, it goes on."
-        yield _shell("", coordinator_command(_HERE, Path("run"))) + " &"
+        yield _shell("", ["stagewise", "deploy", "up", "--site", ".", "--out", "run"]) + " &"
         yield "all+=($!)"
         yield "wait $!"
     else:

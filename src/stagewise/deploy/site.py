@@ -173,12 +173,12 @@ class Site(_Table, frozen=True, kw_only=True):
 
     def check_scenario(self, scenario: Scenario) -> None:
         """Refuse a scenario of other clients, edges or links than this site has."""
-        for group, here, there in (
+        for group, own, others in (
             ("edges", [edge.id for edge in self.edges], scenario.edges.ids),
             ("clients", [client.id for client in self.clients], scenario.clients.ids),
         ):
-            for name in sorted(set(here) ^ set(there)):
-                where = "site" if name in there else "scenario"
+            for name in sorted(set(own) ^ set(others)):
+                where = "site" if name in others else "scenario"
                 raise StagewiseError(f"{group} ({shown(name)}): must also be in the {where}")
         links = scenario.links
         for client in self.clients:

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from stagewise.datasets import load_dataset
-from stagewise.deploy.local_scenario import local_scenario
+from stagewise.deploy.local_scenario import local_scenario, task_on
 from stagewise.deploy.site import Site
 from stagewise.deploy.task import TaskFile
 from stagewise.randomness import generator
-from stagewise.simulator.start import default_learning_rate, default_model, need_torch
+from stagewise.simulator.start import need_torch
 from stagewise.world.scenario import Links, Scenario
 from stagewise.world.scenario_file import load_scenario
 
@@ -24,25 +24,11 @@ def site_scenario(site: Site, data_dir: str | Path | None = None) -> tuple[Scena
     looked for where they keep theirs.
     """
     need_torch()
-    from stagewise.models import parameter_count
-
     data = load_dataset(site.dataset, data_dir)
-    model = site.model or default_model(data.name)
-    rate = default_learning_rate(model) if site.learning_rate is None else site.learning_rate
-    task = TaskFile(dataset=data.name, model=model, learning_rate=rate, seed=site.seed)
-    parameters = parameter_count(model, data.classes, data.image_shape)
+    task = task_on(data, site.model, site.learning_rate, site.seed)
+    drawn = local_scenario(len(site.clients), len(site.edges), data, task.model, site.seed)
     if site.scenario is not None:
         return load_scenario(site.scenario), task
-    drawn = local_scenario(
-        len(site.clients),
-        len(site.edges),
-        data.name,
-        len(data.train_labels),
-        data.classes,
-        data.image_shape,
-        parameters,
-        site.seed,
-    )
     return _renamed(drawn, site), task
 
 

@@ -4,17 +4,18 @@ from pathlib import Path
 
 import msgspec
 
-from stagewise.deploy.accounts import FATES
+from stagewise.deploy.exchange import count_fates
 from stagewise.deploy.records import (
     Deployment,
     LiveRecord,
+    StatusRecord,
     load_deployment,
     load_live,
     load_status,
 )
-from stagewise.deploy.transport import Fate
-from stagewise.simulator.directory import DECISIONS, RunDirectory
-from stagewise.simulator.records import RoundRecord
+from stagewise.fates import FATES, Fate
+from stagewise.runs.directory import DECISIONS, RunDirectory
+from stagewise.runs.records import RoundRecord
 
 
 class Backhaul(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,22 +86,27 @@ def read_status(directory: str | Path) -> Status:
     deployment, scenario, config = load_deployment(run.path), run.scenario(), run.config()
     records = run.rounds()
     live = load_live(run.path, len(records))
-    said = load_status(run.path)
+    status = load_status(run.path) or StatusRecord(
+        design=deployment.design,
+        phase="starting",
+        round=0,
+        rounds=config.rounds,
+        changed=0.0,
+        pid=0,
+    )
     fates = {fate: sum(record.fates[fate] for record in live) for fate in FATES}
     asked = sum(record.asked for record in live)
-    reached = {} if said is None else said.reached
-    answered = [] if said is None else said.edges
     return Status(
         design=deployment.design,
         running=is_running(run.path),
-        phase="starting" if said is None else said.phase,
-        round=0 if said is None else said.round,
+        phase=status.phase,
+        round=status.round,
         rounds=config.rounds,
         complete=len(records),
-        edges={edge: edge in answered for edge in scenario.edges.ids},
-        clients={client: reached.get(client, []) for client in scenario.clients.ids},
-        trains={} if said is None else said.groups,
-        deadline_s=None if said is None else said.deadline_s,
+        edges={edge: edge in status.edges for edge in scenario.edges.ids},
+        clients={client: status.reached.get(client, []) for client in scenario.clients.ids},
+        trains=status.groups,
+        deadline_s=status.deadline_s,
         fates=fates,
         asked=asked,
         adds_up=adds_up(live),
@@ -114,9 +120,9 @@ def adds_up(live: list[LiveRecord]) -> bool:
     """Whether every update of every round has exactly one fate, by the lines themselves."""
     for record in live:
         keys = {(update.edge, update.edge_round, update.client) for update in record.updates}
-        told = {fate: sum(update.fate == fate for update in record.updates) for fate in FATES}
+        fates = count_fates(update.fate for update in record.updates)
         whole = len(keys) == len(record.updates) == record.asked == sum(record.fates.values())
-        if not whole or told != record.fates or record.faults:
+        if not whole or fates != record.fates or record.faults:
             return False
     return True
 

@@ -9,7 +9,7 @@ import msgspec
 
 from stagewise.datasets import load_dataset
 from stagewise.files import decode_json, read_bytes, write_bytes
-from stagewise.simulator.config import RunConfig
+from stagewise.runs.config import RunConfig
 from stagewise.simulator.task import training_task
 from stagewise.world.scenario import Scenario
 

@@ -1,4 +1,4 @@
-"""`deploy up`: a run with real processes, new or taken up again where its files stand."""
+"""`deploy up`: a run with real processes, new, or resumed from where its files end."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,45 +10,65 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stagewise.deploy.availability import estimates_after, observed_round
-from stagewise.deploy.deadlines import UNKNOWN_ANSWER_S
-from stagewise.deploy.records import DEPLOYMENT, Deployment, deployment_file, load_deployment
-from stagewise.deploy.remaining import LivePlanPolicy, LivePolicy
-from stagewise.deploy.session import LiveSession
+from stagewise.deploy.coordinator import Coordinator
+from stagewise.deploy.costs import MeasuredCosts
+from stagewise.deploy.deadlines import UNKNOWN_ANSWER_S, Deadlines
+from stagewise.deploy.exchange import Transport
+from stagewise.deploy.options import DeployOptions, check_repeats, resolve
+from stagewise.deploy.records import (
+    DEPLOYMENT,
+    Deployment,
+    deployment_file,
+    live_file,
+    load_deployment,
+    load_live,
+    save_status,
+)
 from stagewise.deploy.task import TaskFile
-from stagewise.deploy.transport import Transport
-from stagewise.deploy.wanted import Wanted, check_repeats, resolve
 from stagewise.errors import StagewiseError, shown
-from stagewise.methods.stagewise import StagewisePolicy
-from stagewise.policy import Policy
-from stagewise.simulator.config import RunConfig
-from stagewise.simulator.decider import make_policy
-from stagewise.simulator.directory import CONFIG, SCENARIO, RunDirectory, check_unused, lock
-from stagewise.simulator.policy_again import plan_b, policy_again
-from stagewise.simulator.progress import announce
-from stagewise.simulator.run import Run, load_run
+from stagewise.loop import PlayedRound
+from stagewise.policies.policy import Policy
+from stagewise.policies.registry import make_policy
+from stagewise.runs.config import RunConfig
+from stagewise.runs.directory import (
+    CONFIG,
+    ONLINE,
+    SCENARIO,
+    Recorder,
+    RunDirectory,
+    check_unused,
+    lock,
+)
+from stagewise.runs.progress import announce
+from stagewise.runs.run import Run, load_run
+from stagewise.runs.session import Session, policy_of_folder, policy_of_run
 from stagewise.simulator.start import need_torch
+from stagewise.world.rounds_file import save_rounds
 from stagewise.world.scenario import BoolArray, Scenario
 
 if TYPE_CHECKING:
-    from stagewise.training import TrainingTeam
+    from stagewise.training import Trainer
+
+HOPS = {"H": 2, "F": 1, "in-process": 0}
+"""How many messages one after the other ask a client and bring its answer: over its edge, or not."""
 
 START_S = 600.0
 """How long processes on this machine may take to start: a busy one has many to start."""
 
 
-def up(out: str | Path, wanted: Wanted, show_progress: bool = False) -> Run:
+def up(out: str | Path, options: DeployOptions, show_progress: bool = False) -> Run:
     """Train with real processes until the last round; all of them end with this call.
 
-    Where `out` holds a deployed run, it goes on as it was begun; what is wanted may only repeat that.
+    Where `out` holds a deployed run, it goes on as it was begun; options may only repeat that.
     """
     need_torch()
     path = Path(out)
     if (path / CONFIG).exists():
-        return _again(path, wanted, show_progress)
+        return _resume(path, options, show_progress)
     if path.name in ("", ".."):
         raise StagewiseError(f"out = {shown(str(out))}: must end in the name of a new folder")
     check_unused(path)
-    return _anew(path, wanted, show_progress)
+    return _start(path, options, show_progress)
 
 
 def local_folder(out: Path) -> Path:
@@ -57,78 +77,132 @@ def local_folder(out: Path) -> Path:
     return whole.with_name(f"{whole.name}.site")
 
 
-def _anew(path: Path, wanted: Wanted, show_progress: bool) -> Run:
-    config, world, deployment = resolve(wanted)
+def _start(path: Path, options: DeployOptions, show_progress: bool) -> Run:
+    config, world, deployment = resolve(options)
     with ExitStack() as stack:
-        team = stack.enter_context(_team(config, world))
-        _tell(show_progress, f"starting {len(world.clients)} clients and {len(world.edges)} edges")
-        transport = stack.enter_context(_transport(path, deployment, config, world, team))
-        _tell(show_progress, f"connected; preparing {config.policy}")
+        trainer = stack.enter_context(_trainer(config, world))
+        _show(show_progress, f"starting {len(world.clients)} clients and {len(world.edges)} edges")
+        transport = stack.enter_context(_transport(path, deployment, config, world, trainer))
+        _show(show_progress, f"connected; preparing {config.policy}")
         world = estimates_after(world, _polls(world, transport, deployment.polls))
-        policy = live_policy(config, make_policy(config.policy, world, config.seed), world)
-        plan = policy.plan if isinstance(policy, StagewisePolicy) else None
-        config = msgspec.structs.replace(
-            config, scenario_sha256=world.sha256, plan_b=plan_b(policy)
-        )
+        made = make_policy(config.policy, world, config.seed)
+        if options.remedy is None and made.plan is None:  # nobody to lend
+            config = msgspec.structs.replace(config, remedy=None)
+        config = msgspec.structs.replace(config, scenario_sha256=world.sha256)
+        config, policy = policy_of_run(config, made, RunDirectory(path))
         beside = {DEPLOYMENT: deployment_file(deployment)}
-        directory = RunDirectory.create(path, config, world, [], plan, beside)
+        directory = RunDirectory.create(path, config, world, [], policy.plan, beside)
         recorder = stack.enter_context(directory.recording())
-        session = LiveSession(deployment, config, world, policy, transport, team, show_progress)
-        return session.run(directory, recorder)
+        coordinator = make_coordinator(path, deployment, config, world, transport, trainer)
+        return run_session(directory, recorder, coordinator, policy, show_progress)
 
 
-def _again(path: Path, wanted: Wanted, show_progress: bool) -> Run:
+def _resume(path: Path, options: DeployOptions, show_progress: bool) -> Run:
     directory, so_far = RunDirectory.open(path), load_run(path)
     deployment = load_deployment(path)
     config, world = so_far.config, so_far.scenario
-    check_repeats(path, wanted, (config, world, deployment))
+    check_repeats(path, options, (config, world, deployment))
     if so_far.finished:
         return so_far
     if world.sha256 != config.scenario_sha256:
         raise StagewiseError(f"{path / SCENARIO}: must be as it was when the run began")
     with ExitStack() as stack:
         recorder = stack.enter_context(directory.recording())
-        team = stack.enter_context(_team(config, world))
-        if team.task.dataset.fingerprint != config.dataset_fingerprint:
+        trainer = stack.enter_context(_trainer(config, world))
+        if trainer.task.dataset.fingerprint != config.dataset_fingerprint:
             raise StagewiseError(
                 f"{path}: the data set {shown(config.dataset)} must be the one the run began with"
             )
-        transport = stack.enter_context(_transport(path, deployment, config, world, team))
-        _tell(show_progress, f"connected; going on with round {len(so_far.records) + 1}")
-        policy = live_policy(config, policy_again(directory, config, world), world)
-        session = LiveSession(deployment, config, world, policy, transport, team, show_progress)
-        return session.run(directory, recorder)
-
-
-def live_policy(config: RunConfig, policy: Policy, world: Scenario) -> Policy:
-    """The policy as one that minds which edges are there."""
-    remedy = config.remedy or "lend"
-    if isinstance(policy, StagewisePolicy):
-        return LivePlanPolicy(
-            policy.plan, policy.method, policy.mode, policy.diversity, remedy=remedy
+        transport = stack.enter_context(_transport(path, deployment, config, world, trainer))
+        _show(show_progress, f"connected; going on with round {len(so_far.records) + 1}")
+        coordinator = make_coordinator(path, deployment, config, world, transport, trainer)
+        return run_session(
+            directory, recorder, coordinator, policy_of_folder(directory), show_progress
         )
-    if config.replanning.wanted:
-        raise StagewiseError(
-            f"policy = {config.policy!r}: must be one that follows a plan, for replanning"
-        )
-    return LivePolicy(policy, lambda left: make_policy(config.policy, left, config.seed), remedy)
 
 
-def _team(config: RunConfig, world: Scenario) -> "TrainingTeam":
-    from stagewise.training import TrainingTeam
+def make_coordinator(
+    path: Path,
+    deployment: Deployment,
+    config: RunConfig,
+    world: Scenario,
+    transport: Transport,
+    trainer: "Trainer",
+) -> Coordinator:
+    """The cloud's side of the run in `path`; `trainer` evaluates."""
+    return Coordinator(
+        config=config,
+        scenario=world,
+        design=deployment.design,
+        transport=transport,
+        weights=trainer.initial_weights(),
+        evaluate=trainer.evaluate,
+        deadlines=Deadlines(deployment.deadline_factor, HOPS[deployment.design]),
+        costs=MeasuredCosts(world),
+        measured_costs=deployment.measured_costs,
+        report=lambda status: save_status(status, path),
+    )
 
-    return TrainingTeam(TaskFile.of(config).task(world))
+
+def run_session(
+    directory: RunDirectory,
+    recorder: Recorder,
+    coordinator: Coordinator,
+    policy: Policy,
+    show_progress: bool = False,
+) -> Run:
+    """The rounds that are left; each is complete once the checkpoint says so."""
+    path, done = directory.path, directory.complete
+    rounds = directory.online(coordinator.scenario)[:done]
+    coordinator.restore(load_live(path, done))
+    with live_file(path, done) as live, _final_status(coordinator):
+
+        def write_down(played: PlayedRound) -> None:
+            assert coordinator.live is not None
+            rounds.append(played.decision.round)
+            save_rounds(rounds, path / ONLINE)
+            live.add(coordinator.live)
+            for fault in coordinator.live.faults:
+                announce(f"round {played.decision.round.index + 1}: {fault}")
+
+        return Session(
+            coordinator.config,
+            coordinator.scenario,
+            policy,
+            coordinator.rounds,
+            coordinator,
+            before_checkpoint=write_down,
+            show_progress=show_progress,
+        ).run_in(directory, recorder)
+
+
+@contextlib.contextmanager
+def _final_status(coordinator: Coordinator) -> Iterator[None]:
+    """Leave a status that says how it ended."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(StagewiseError):
+            coordinator.end("stopped")
+        raise
+    coordinator.end("finished")
+
+
+def _trainer(config: RunConfig, world: Scenario) -> "Trainer":
+    from stagewise.training import Trainer
+
+    return Trainer(TaskFile.of(config).task(world))
 
 
 @contextlib.contextmanager
 def _transport(
-    path: Path, deployment: Deployment, config: RunConfig, world: Scenario, team: "TrainingTeam"
+    path: Path, deployment: Deployment, config: RunConfig, world: Scenario, trainer: "Trainer"
 ) -> Iterator[Transport]:
     """What reaches the clients; processes on this machine live as long as the block."""
     if deployment.design == "in-process":
         from stagewise.deploy.in_process import InProcess
 
-        yield InProcess(world, team)
+        yield InProcess(world, trainer)
         return
     if find_spec("flwr") is None:
         raise StagewiseError("deploy needs Flower: pip install 'stagewise-hfl[deploy]'")
@@ -143,14 +217,14 @@ def _transport(
     task = TaskFile.of(config)
     folder = local_folder(path)
     with (
-        _alone(folder),
+        _exclusive(folder),
         LocalSite.start(world, task, deployment.design, folder, start_s=START_S) as site,
     ):
         yield site.transport
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _exclusive(folder: Path) -> Iterator[None]:
     """Keep another `deploy up` out of `folder`, whose databases a start removes."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -164,10 +238,10 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _polls(world: Scenario, transport: Transport, polls: int) -> list[BoolArray]:
     """Who answers before the first round, again and again."""
-    asked = (transport.who_is_there(UNKNOWN_ANSWER_S) for _ in range(polls))
+    asked = (transport.roll_call(UNKNOWN_ANSWER_S) for _ in range(polls))
     return [observed_round(world, presence).online for presence in asked]
 
 
-def _tell(show: bool, message: str) -> None:
+def _show(show: bool, message: str) -> None:
     if show:
         announce(message)

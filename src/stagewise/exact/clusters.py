@@ -4,70 +4,75 @@ A *cluster* is a set of clients that keeps the edge's limits. Only clusters that
 a smaller one are of interest: a client more adds cost and takes a client from the other edges.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from stagewise.compiled import compiled
-from stagewise.problem.risk_kernels import KLD_TOLERANCE
+from stagewise.problem.risk_kernels import keeps_limits, label_term
 from stagewise.search.instance import AT_ITS_EDGE, Instance
-from stagewise.world.scenario import FloatArray
+from stagewise.world.divergence import KLD_TOLERANCE
+from stagewise.world.scenario import FloatArray, IntArray
 
-_LOOK = 0xFFFF  # nodes between two looks at the stop flag
+_STOP_MASK = 0xFFFF  # nodes between two looks at the stop flag
 
 
-class Market(NamedTuple):
-    """The free candidates of one edge, cheapest first, and what is always there."""
+class EdgeCandidates(NamedTuple):
+    """The free candidates of one edge, cheapest first, and what its pinned clients bring."""
 
     edge: int
-    link: Any
+    link: IntArray
     """The link of each candidate."""
-    price: Any
+    price: FloatArray
     """What each candidate costs; not negative."""
-    delay: Any
-    size: Any
+    delay: FloatArray
+    """Each candidate's delay at the price of a second."""
+    size: IntArray
     """The data of each candidate."""
-    start: Any
-    label: Any
-    amount: Any
+    start: IntArray
+    label: IntArray
+    amount: IntArray
     """Label counts in compressed rows."""
-    base_labels: Any
+    base_labels: IntArray
     base_data: int
     base_delay: float
     base_price: float
     base_count: int
+    in_round: bool
+    """Whether the edge needs clients at all."""
     capacity: int
     kld_limit: float
     data_limit: float
-    target: Any
-    log_target: Any
-    cover_price: Any
+    target: FloatArray
+    log_target: FloatArray
+    cover_price: FloatArray
     """Shape (candidates + 1, labels): the least price for covering a label from here on."""
-    data_price: Any
+    data_price: FloatArray
     """Shape (candidates + 1,): the least price of one sample from here on."""
     droppable: int
     """How many labels may stay uncovered at the most."""
 
 
-def build_market(
+def edge_candidates(
     instance: Instance,
     edge: int,
     client_price: FloatArray,
     delay_price: float,
     delay_limit: float = np.inf,
-) -> Market:
+) -> EdgeCandidates:
     """The candidates of `edge` when client i costs its energy and client_price[i] on top.
 
     `delay_price` is the price of a second of the edge's delay; `client_price` is not negative, and
-    infinite for a client not to be had. Links that would make the edge slower than `delay_limit` are
-    left out.
+    infinite for a client that is not available. Links that would make the edge slower than
+    `delay_limit` are left out.
     """
     start, label_of, label_count, data_of = instance.rows
     links = instance.candidate[instance.candidate_start[edge] : instance.candidate_start[edge + 1]]
     slow = instance.link_delay[links] + instance.uplink_delay[edge] > delay_limit
     pinned = instance.lock[instance.link_client[links]] == AT_ITS_EDGE
-    to_be_had = np.isfinite(client_price[instance.link_client[links]])
-    always, free = links[pinned], links[~pinned & ~slow & to_be_had]
+    available = np.isfinite(client_price[instance.link_client[links]])
+    always, free = links[pinned], links[~pinned & ~slow & available]
     price = instance.energy_weight * instance.link_energy[free]
     price = price + client_price[instance.link_client[free]]
     order = np.lexsort((instance.link_delay[free], price))
@@ -92,7 +97,7 @@ def build_market(
     sample = np.full(len(free) + 1, np.inf)
     label, size = label_of[flat], data_of[clients]
     _fill_least_prices(price, size, row_start, label, cover, sample)
-    return Market(
+    return EdgeCandidates(
         edge=edge,
         link=free,
         price=price,
@@ -106,6 +111,7 @@ def build_market(
         base_delay=float(delay_price * instance.link_delay[always].max(initial=0.0)),
         base_price=float(base_price),
         base_count=len(always),
+        in_round=bool(instance.in_round[edge]),
         # Too slow with the pinned clients alone: no room for any cluster.
         capacity=-1 if (pinned & slow).any() else int(instance.capacity[edge]),
         kld_limit=float(instance.kld_limit),
@@ -130,33 +136,61 @@ def _fill_least_prices(price, size, start, label, cover, sample):
         sample[place] = min(sample[place + 1], price[place] / size[place])
 
 
+class EnumerationWorkspace(NamedTuple):
+    """Room for one enumeration, and the clusters it finds."""
+
+    stop: npt.NDArray[np.int8]
+    """Another thread may end the search by setting stop[0]."""
+    members: npt.NDArray[np.int32]
+    """Row r holds the first size[r] members of a cluster, as places among the candidates."""
+    size: IntArray
+    stack: IntArray
+    sums: FloatArray
+    """Row d: label sums, then data, price without delay, delay of the first d members."""
+
+
+def new_enumeration_workspace(
+    rows: int, width: int, labels: int, stop: npt.NDArray[np.int8]
+) -> EnumerationWorkspace:
+    """Room for `rows` clusters of at most `width` members."""
+    return EnumerationWorkspace(
+        stop=stop,
+        members=np.empty((rows, width), dtype=np.int32),
+        size=np.empty(rows, dtype=np.int64),
+        stack=np.zeros(width + 2, dtype=np.int64),
+        sums=np.zeros((width + 2, labels + 3)),
+    )
+
+
 @compiled
-def enumerate_clusters(market, cap, best_only, budget, stop, members, sizes, stack, sums):
-    """Clusters with a price of at most `cap`, into `members` (places in the market), until full.
+def enumerate_clusters(candidates, cap, best_only, budget, work):
+    """Clusters with a price of at most `cap`, into `work.members`, until full.
 
     With `best_only` only clusters cheaper than all before are written, each over the one before. The
-    search ends early after `budget` nodes, or when `stop[0]` is set. Returns (clusters written, nodes
-    visited, 1 if the search was complete, a price that no cluster left out of an incomplete search is
-    below). `stack` has room for capacity + 1 integers; `sums` has shape (capacity + 2, labels + 3).
+    search ends early after `budget` nodes, or when `work.stop[0]` is set. Returns (clusters written,
+    nodes visited, 1 if the search was complete, a price that no cluster left out of an incomplete
+    search is below).
     """
-    labels = market.log_target.shape[0]
-    count = market.price.shape[0]
+    members, sizes, stack, sums = work.members, work.size, work.stack, work.sums
+    labels = candidates.log_target.shape[0]
+    count = candidates.price.shape[0]
     written = 0
     nodes = 0
     depth = 0
-    room = market.capacity - market.base_count
-    # Row d of `sums`: label sums, then data, price without delay, delay of the first d members.
+    room = candidates.capacity - candidates.base_count
     for h in range(labels):
-        sums[0, h] = market.base_labels[h]
-    sums[0, labels] = market.base_data
-    sums[0, labels + 1] = market.base_price
-    sums[0, labels + 2] = market.base_delay
+        sums[0, h] = candidates.base_labels[h]
+    sums[0, labels] = candidates.base_data
+    sums[0, labels + 1] = candidates.base_price
+    sums[0, labels + 2] = candidates.base_delay
     stack[0] = -1
     if room < 0:
         return 0, 0, 1, np.inf
-    if market.base_count > 0 and _within(market, sums, 0, labels):
+    if not candidates.in_round or (
+        candidates.base_count > 0 and _within(candidates, sums, 0, labels)
+    ):
         sizes[0] = 0
-        cheap = market.base_price + market.base_delay <= cap
+        cheap = candidates.base_price + candidates.base_delay <= cap
         return (1 if cheap else 0), 1, 1, np.inf
     while depth >= 0:
         stack[depth] += 1
@@ -164,33 +198,33 @@ def enumerate_clusters(market, cap, best_only, budget, stop, members, sizes, sta
         if place >= count or depth >= room:
             depth -= 1
             continue
-        price = sums[depth, labels + 1] + market.price[place]
+        price = sums[depth, labels + 1] + candidates.price[place]
         if price + sums[depth, labels + 2] > cap:
-            depth -= 1  # every later candidate is dearer
+            depth -= 1  # every later candidate is more expensive
             continue
         spent = sums[depth, labels + 1] + sums[depth, labels + 2]
-        if spent + _completion(market, sums, depth, place, labels) > cap:
+        if spent + _completion(candidates, sums, depth, place, labels) > cap:
             depth -= 1  # and from later candidates on it costs no less
             continue
-        delay = max(sums[depth, labels + 2], market.delay[place])
+        delay = max(sums[depth, labels + 2], candidates.delay[place])
         if price + delay > cap:
             continue
         nodes += 1
-        if nodes > budget or (nodes & _LOOK == 0 and stop[0] != 0):
-            return written, nodes, 0, _left_out(market, sums, stack, depth, labels)
+        if nodes > budget or (nodes & _STOP_MASK == 0 and work.stop[0] != 0):
+            return written, nodes, 0, _left_out(candidates, sums, stack, depth, labels)
         for h in range(labels):
             sums[depth + 1, h] = sums[depth, h]
-        for k in range(market.start[place], market.start[place + 1]):
-            sums[depth + 1, market.label[k]] += market.amount[k]
-        sums[depth + 1, labels] = sums[depth, labels] + market.size[place]
+        for k in range(candidates.start[place], candidates.start[place + 1]):
+            sums[depth + 1, candidates.label[k]] += candidates.amount[k]
+        sums[depth + 1, labels] = sums[depth, labels] + candidates.size[place]
         sums[depth + 1, labels + 1] = price
         sums[depth + 1, labels + 2] = delay
-        if _within(market, sums, depth + 1, labels):
+        if _within(candidates, sums, depth + 1, labels):
             if best_only:
                 cap = np.nextafter(price + delay, -np.inf)
                 written = 0
             elif written >= sizes.shape[0]:
-                return written, nodes, 0, _left_out(market, sums, stack, depth, labels)
+                return written, nodes, 0, _left_out(candidates, sums, stack, depth, labels)
             for d in range(depth + 1):
                 members[written, d] = stack[d]
             sizes[written] = depth + 1
@@ -202,69 +236,43 @@ def enumerate_clusters(market, cap, best_only, budget, stop, members, sizes, sta
 
 
 @compiled
-def _left_out(market, sums, stack, depth, labels):
+def _left_out(candidates, sums, stack, depth, labels):
     """A price that no cluster still to be visited is below."""
     least = np.inf
     for d in range(depth + 1):
         # What is to come at a higher depth begins with the member chosen there.
         place = stack[d] if d == depth else stack[d] + 1
-        if place < market.price.shape[0]:
+        if place < candidates.price.shape[0]:
             spent = sums[d, labels + 1] + sums[d, labels + 2]
-            least = min(least, spent + _completion(market, sums, d, place, labels))
+            least = min(least, spent + _completion(candidates, sums, d, place, labels))
     return least
 
 
 @compiled
-def _within(market, sums, row, labels):
+def _within(candidates, sums, row, labels):
     """Whether the first members keep (9a) and (9b)."""
-    total = sums[row, labels]
-    if total <= 0 or total < market.data_limit:
+    if sums[row, labels] < candidates.data_limit:
         return False
-    value = 0.0
+    log_sum = 0.0
     for h in range(labels):
-        y = sums[row, h]
-        if y > 0:
-            value += y * (np.log(y) - market.log_target[h])
-    return value / total - np.log(total) <= market.kld_limit + KLD_TOLERANCE
+        log_sum += label_term(sums[row, h], candidates.log_target[h])
+    return keeps_limits(log_sum, sums[row, labels], candidates.kld_limit, candidates.data_limit)
 
 
 @compiled
-def _least_price(market, sums, depth, place, labels, cap):
-    """A lower bound on a cluster of the first `depth` members and others from `place` on.
-
-    The bounds are tried one after the other until one is above `cap`.
-    """
-    delay = sums[depth, labels + 2]
-    least = sums[depth, labels + 1] + delay + _completion(market, sums, depth, place, labels)
-    data = max(market.data_limit, sums[depth, labels])
-    for v in range(market.mean_price.shape[0]):
-        if least > cap:
-            break
-        bound = sums[depth, labels + 3 + v] + delay + data * market.mean_price[v]
-        bound += market.rest[v, place]
-        largest = 0.0
-        for h in range(labels):
-            if sums[depth, h] == 0:
-                bound += market.label_price[v, 0, h]
-                largest = max(largest, market.label_price[v, 0, h])
-        least = max(least, bound - market.droppable * largest)
-    return least
-
-
-@compiled
-def _completion(market, sums, depth, place, labels):
+def _completion(candidates, sums, depth, place, labels):
     """A lower bound on what members from `place` on must cost to make the set a cluster.
 
     Covering: a client's price shared among its labels pays for each label it covers, so the sum of
-    the least shares over uncovered labels is a bound, less the dearest that may stay uncovered.
+    the least shares over uncovered labels is a bound, less the most expensive that may stay uncovered.
     """
-    missing = market.data_limit - sums[depth, labels]
-    by_data = missing * market.data_price[place] if missing > 0 else 0.0
+    missing = candidates.data_limit - sums[depth, labels]
+    by_data = missing * candidates.data_price[place] if missing > 0 else 0.0
     total = 0.0
-    spare = market.droppable
+    spare = candidates.droppable
     for h in range(labels):
         if sums[depth, h] == 0:
-            share = market.cover_price[place, h]
+            share = candidates.cover_price[place, h]
             if share == np.inf:
                 spare -= 1  # nobody left holds it
             else:
@@ -272,21 +280,21 @@ def _completion(market, sums, depth, place, labels):
     if spare < 0:
         return np.inf
     ceiling = np.inf
-    while spare > 0 and total > by_data:  # take off the dearest that may stay uncovered
-        dearest = 0.0
+    while spare > 0 and total > by_data:  # take off the most expensive that may stay uncovered
+        largest = 0.0
         ties = 0
         for h in range(labels):
-            share = market.cover_price[place, h]
+            share = candidates.cover_price[place, h]
             if sums[depth, h] == 0 and share < ceiling:
-                if share > dearest:
-                    dearest = share
+                if share > largest:
+                    largest = share
                     ties = 1
-                elif share == dearest:
+                elif share == largest:
                     ties += 1
         if ties == 0:
             break
         ties = min(ties, spare)
-        total -= ties * dearest
+        total -= ties * largest
         spare -= ties
-        ceiling = dearest
+        ceiling = largest
     return max(by_data, total)

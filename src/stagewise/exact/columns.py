@@ -5,12 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stagewise.exact.clusters import Market, enumerate_clusters
+from stagewise.compiled import NONE
+from stagewise.exact.clusters import (
+    EdgeCandidates,
+    enumerate_clusters,
+    new_enumeration_workspace,
+)
 from stagewise.search.instance import AT_ITS_EDGE, Instance
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.scenario import FloatArray, IntArray
-
-NOBODY = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,7 @@ class Columns:
         delay_price: FloatArray,
     ) -> FloatArray:
         """What each cluster costs above its edge's dual at the given prices."""
-        padded = np.append(client_price, 0.0)  # index -1 is nobody
+        padded = np.append(client_price, 0.0)  # index -1 is no client
         return np.asarray(
             instance.energy_weight * self.energy
             + delay_price[self.edge] * self.delay
@@ -57,35 +60,28 @@ class Enumeration:
 
 def enumerate_columns(
     instance: Instance,
-    market: Market,
+    candidates: EdgeCandidates,
     cap: float,
     *,
-    most: int,
+    max_clusters: int,
     nodes: int,
     best_only: bool = False,
     stop: npt.NDArray[np.int8] | None = None,
 ) -> Enumeration:
-    """The clusters of one edge with a price of at most `cap`; at most `most`, within `nodes` steps.
+    """The clusters of one edge with a price of at most `cap`; at most `max_clusters`, in `nodes` steps.
 
     Another thread may end the search by setting stop[0].
     """
-    width = max(1, market.capacity - market.base_count)
-    rows = 1 if best_only else most
-    members = np.empty((rows, width), dtype=np.int32)
-    sizes = np.empty(rows, dtype=np.int64)
-    labels = len(instance.target)
+    width = max(1, candidates.capacity - candidates.base_count)
+    rows = 1 if best_only else max_clusters
+    stop = np.zeros(1, dtype=np.int8) if stop is None else stop
+    work = new_enumeration_workspace(rows, width, len(instance.target), stop)
     written, visited, complete, left_out = enumerate_clusters(
-        market,
-        cap,
-        best_only,
-        nodes,
-        np.zeros(1, dtype=np.int8) if stop is None else stop,
-        members,
-        sizes,
-        np.zeros(width + 2, dtype=np.int64),
-        np.zeros((width + 2, labels + 3)),
+        candidates, cap, best_only, nodes, work
     )
-    columns = columns_at(instance, market.edge, market.link, members[:written], sizes[:written])
+    columns = columns_at(
+        instance, candidates.edge, candidates.link, work.members[:written], work.size[:written]
+    )
     return Enumeration(columns, bool(complete), int(visited), float(left_out))
 
 
@@ -101,25 +97,26 @@ def columns_at(
     The edge's pinned clients are in each of them.
     """
     inside = np.arange(members.shape[1]) < sizes[:, None]
-    # Beyond a cluster's size any link will do: it is masked out below.
-    filler = links if len(links) else np.zeros(1, dtype=np.int64)
-    used = filler[np.where(inside, members, 0)]
+    used = links[members[inside]]
+    clients = np.full(inside.shape, NONE, dtype=np.int32)
+    clients[inside] = instance.link_client[used]
+    energies, delays = np.zeros((2, *inside.shape))
+    energies[inside] = instance.link_energy[used]
+    delays[inside] = instance.link_delay[used]
     base = instance.candidate[instance.candidate_start[edge] : instance.candidate_start[edge + 1]]
     base = base[instance.lock[instance.link_client[base]] == AT_ITS_EDGE]
-    energy = np.where(inside, instance.link_energy[used], 0.0).sum(axis=1)
-    energy += instance.link_energy[base].sum() + instance.uplink_energy[edge]
-    slowest = np.where(inside, instance.link_delay[used], 0.0).max(axis=1, initial=0.0)
-    slowest = np.maximum(slowest, instance.link_delay[base].max(initial=0.0))
+    slowest = delays.max(axis=1, initial=float(instance.link_delay[base].max(initial=0.0)))
     return Columns(
         edge=np.full(len(sizes), edge, dtype=np.int32),
-        members=np.where(inside, instance.link_client[used], NOBODY).astype(np.int32),
-        energy=energy,
+        members=clients,
+        energy=energies.sum(axis=1)
+        + (instance.link_energy[base].sum() + instance.uplink_energy[edge]),
         delay=slowest + instance.uplink_delay[edge],
     )
 
 
 def columns_of(instance: Instance, assignment: IntArray) -> Columns:
-    """The clusters that `assignment` gives to the edges, edge by edge; every edge must have clients."""
+    """The clusters of `assignment`, edge by edge; every edge of the round must have clients."""
     edges = len(instance.capacity)
     serving = np.flatnonzero(assignment[instance.link_client] == instance.link_edge)
     serving = serving[np.argsort(instance.link_edge[serving], kind="stable")]
@@ -130,7 +127,7 @@ def columns_of(instance: Instance, assignment: IntArray) -> Columns:
     free = instance.lock[client] != AT_ITS_EDGE
     edge, client = edge[free], client[free]
     counts = np.bincount(edge, minlength=edges)
-    members = np.full((edges, max(1, counts.max(initial=0))), NOBODY, dtype=np.int32)
+    members = np.full((edges, max(1, counts.max(initial=0))), NONE, dtype=np.int32)
     place = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
     members[edge, place] = client
     return Columns(
@@ -146,7 +143,7 @@ def edge_of(instance: Instance, chosen: Columns, pinned: IntArray | None = None)
     assignment = np.full(len(instance.lock), UNASSIGNED, dtype=np.int64)
     if pinned is not None:
         assignment[:] = pinned
-    row, place = np.nonzero(chosen.members != NOBODY)
+    row, place = np.nonzero(chosen.members != NONE)
     assignment[chosen.members[row, place]] = chosen.edge[row]
     return assignment
 
@@ -165,7 +162,7 @@ def join(parts: list[Columns]) -> Columns:
         edge=np.concatenate([part.edge for part in parts]),
         members=np.concatenate(
             [
-                np.pad(p.members, ((0, 0), (0, width - p.members.shape[1])), constant_values=NOBODY)
+                np.pad(p.members, ((0, 0), (0, width - p.members.shape[1])), constant_values=NONE)
                 for p in parts
             ]
         ),

@@ -20,15 +20,15 @@ from stagewise.exact.pricing import (
     even_prices,
     price_edges,
 )
-from stagewise.exact.workshop import Workshop
+from stagewise.exact.search_threads import SearchThreads
 from stagewise.search.instance import Instance
 
 _SMOOTHING = 0.5  # the share of the best prices in those that are tried
 _NEAR = 0.02  # a master this close to its bound, relative, gives good prices by itself
 _TAIL = 1e-4  # a master this close to its bound, relative, is solved
 _ROUNDING = 1e-9
-_MOST_COLUMNS = 16_000  # beyond this many, or so many for an edge, the master keeps the best alone
-_MOST_OF_AN_EDGE = 50
+_MAX_COLUMNS = 16_000  # beyond this many, or so many for an edge, the master keeps the best alone
+_MAX_COLUMNS_OF_AN_EDGE = 50
 
 
 @dataclass
@@ -53,7 +53,7 @@ def generate(
     instance: Instance,
     scope: Scope,
     columns: Columns | None,
-    workshop: Workshop,
+    threads: SearchThreads,
     *,
     prices: Prices | None = None,
     progress: Callable[[float], bool],
@@ -67,11 +67,11 @@ def generate(
     even = even_prices(instance)
     start = even if prices is None else prices
     known = cheapest_known(instance, columns, start)
-    first = price_edges(instance, scope, start, known, search, workshop)
+    first = price_edges(instance, scope, start, known, search, threads)
     if not np.isfinite(first.bound):
         return None
-    held = [] if columns is None else [columns]
-    generation = Generation(join([*held, *first.found]), first)
+    given = [] if columns is None else [columns]
+    generation = Generation(join([*given, *first.found]), first)
     if (np.bincount(generation.columns.edge, minlength=len(instance.capacity)) == 0).any():
         return generation  # an edge without a cluster at hand: there is no master yet
     unserved_cost = 3.0 * float(
@@ -79,15 +79,15 @@ def generate(
     )
     unserved_cost = unserved_cost or 1.0  # where nothing costs anything
     generation.stopped = progress(generation.bound)
-    while not generation.stopped and not workshop.late:
+    while not generation.stopped and not threads.out_of_time:
         _trim(instance, generation)
         master = solve_master(
-            instance, generation.columns, unserved_cost, scope.least_delay, workshop.seconds_left
+            instance, generation.columns, unserved_cost, scope.least_delay, threads.seconds_left
         )
         if master is None:
             break
         generation.master = master
-        grown = _extend(instance, scope, generation, master, search, workshop)
+        grown = _extend(instance, scope, generation, master, search, threads)
         generation.stopped = progress(generation.bound)
         if generation.bound > largest_cost:
             return None  # clusters there are, but no disjoint ones
@@ -112,8 +112,8 @@ def _trim(instance: Instance, generation: Generation) -> None:
     """Drop what the last master had least use for, where there are so many that it becomes slow."""
     columns, master = generation.columns, generation.master
     edges = len(instance.capacity)
-    most = max(_MOST_COLUMNS // edges, _MOST_OF_AN_EDGE)
-    if master is None or len(columns) <= most * edges:
+    limit = max(_MAX_COLUMNS // edges, _MAX_COLUMNS_OF_AN_EDGE)
+    if master is None or len(columns) <= limit * edges:
         return
     reduced = columns.reduced_costs(
         instance, master.edge_dual, master.client_price, master.delay_price
@@ -121,7 +121,7 @@ def _trim(instance: Instance, generation: Generation) -> None:
     order = np.lexsort((reduced, columns.edge))
     first = np.searchsorted(columns.edge[order], np.arange(edges))
     rank = np.arange(len(order)) - first[columns.edge[order]]
-    generation.columns = select(columns, np.sort(order[rank < most]))
+    generation.columns = select(columns, np.sort(order[rank < limit]))
 
 
 def _extend(
@@ -130,47 +130,47 @@ def _extend(
     generation: Generation,
     master: MasterSolution,
     search: Search,
-    workshop: Workshop,
+    threads: SearchThreads,
 ) -> bool:
     """Add clusters that improve the master; false where there are none, or the time is over."""
     near = master.value - generation.bound <= _NEAR * abs(master.value)
     for share in (0.0,) if near else (_SMOOTHING, 0.0):
         prices = master.prices.mixed(generation.best.prices, share)
         known = cheapest_known(instance, generation.columns, prices)
-        priced = price_edges(instance, scope, prices, known, search, workshop)
+        priced = price_edges(instance, scope, prices, known, search, threads)
         if priced.bound > generation.bound:
             generation.best = priced
         new = _improving(instance, priced, master, search.clusters // 2)
         if new:
             generation.columns = join([generation.columns, *new])
             return True
-        if workshop.late:
+        if threads.out_of_time:
             break
     return False
 
 
 def _improving(
-    instance: Instance, priced: Priced, master: MasterSolution, most: int
+    instance: Instance, priced: Priced, master: MasterSolution, limit: int
 ) -> list[Columns]:
-    """The clusters found that the master wants, for each edge the `most` wanted."""
+    """The clusters found that improve the master, at most `limit` best for each edge."""
     parts = []
     for part in priced.found:
         reduced = part.reduced_costs(
             instance, master.edge_dual, master.client_price, master.delay_price
         )
-        wanted = np.flatnonzero(reduced < -_ROUNDING)
-        if len(wanted) > most:
-            wanted = wanted[np.argpartition(reduced[wanted], most)[:most]]
-        if len(wanted):
-            parts.append(select(part, wanted))
+        rows = np.flatnonzero(reduced < -_ROUNDING)
+        if len(rows) > limit:
+            rows = rows[np.argpartition(reduced[rows], limit)[:limit]]
+        if len(rows):
+            parts.append(select(part, rows))
     return parts
 
 
 def _largest_cost(instance: Instance) -> float:
-    """More than any assignment costs: every client over its dearest link, the slowest link of all."""
-    dearest = np.zeros(len(instance.lock))
-    np.maximum.at(dearest, instance.link_client, instance.link_energy)
-    energy = float(dearest.sum() + instance.uplink_energy.sum())
+    """More than any assignment costs: every client over its most expensive link, the slowest of all."""
+    largest = np.zeros(len(instance.lock))
+    np.maximum.at(largest, instance.link_client, instance.link_energy)
+    energy = float(largest.sum() + instance.uplink_energy.sum())
     delay = float(instance.link_delay.max(initial=0.0) + instance.uplink_delay.max())
     cost = instance.delay_weight * delay + instance.energy_weight * energy
     return cost * (1 + _ROUNDING)

@@ -13,7 +13,8 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_matrix, csr_matrix
 
-from stagewise.exact.columns import NOBODY, Columns
+from stagewise.compiled import NONE
+from stagewise.exact.columns import Columns
 from stagewise.exact.pricing import Prices
 from stagewise.search.instance import Instance
 from stagewise.world.scenario import FloatArray
@@ -54,9 +55,9 @@ def solve_master(
     """
     present, edge_row = np.unique(columns.edge, return_inverse=True)
     edges, count = len(present), len(columns)
-    row, place = np.nonzero(columns.members != NOBODY)
+    row, place = np.nonzero(columns.members != NONE)
     client = columns.members[row, place]
-    wanted, client_row = np.unique(client, return_inverse=True)
+    covered, client_row = np.unique(client, return_inverse=True)
     # Variables: the columns, one "unserved" for each edge, and T.
     variables = count + edges + 1
     cost = np.concatenate(
@@ -82,14 +83,14 @@ def solve_master(
             np.concatenate([np.ones(len(row)), columns.delay, np.full(edges, -1.0)]),
             (
                 np.concatenate(
-                    [client_row, len(wanted) + edge_row, len(wanted) + np.arange(edges)]
+                    [client_row, len(covered) + edge_row, len(covered) + np.arange(edges)]
                 ),
                 np.concatenate([row, numbers, np.full(edges, variables - 1)]),
             ),
         ),
-        shape=(len(wanted) + edges, variables),
+        shape=(len(covered) + edges, variables),
     )
-    limits = np.concatenate([np.ones(len(wanted)), np.zeros(edges)])
+    limits = np.concatenate([np.ones(len(covered)), np.zeros(edges)])
     result = linprog(
         cost,
         A_ub=csr_matrix(unequal),
@@ -106,9 +107,9 @@ def solve_master(
         return None
     marginals = np.maximum(-result.ineqlin.marginals, 0.0)
     client_price = np.zeros(len(instance.lock))
-    client_price[wanted] = marginals[: len(wanted)]
+    client_price[covered] = marginals[: len(covered)]
     delay_price, edge_dual = np.zeros((2, len(instance.capacity)))
-    delay_price[present] = marginals[len(wanted) :]
+    delay_price[present] = marginals[len(covered) :]
     edge_dual[present] = result.eqlin.marginals
     # The bound needs prices of a second that sum to the weight of delay at the most.
     total = delay_price.sum()

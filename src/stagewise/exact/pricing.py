@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagewise.exact.clusters import build_market
+from stagewise.exact.clusters import edge_candidates
 from stagewise.exact.columns import Columns, enumerate_columns, join
 from stagewise.exact.relaxation import relaxed_price
-from stagewise.exact.workshop import Workshop
+from stagewise.exact.search_threads import SearchThreads
 from stagewise.search.instance import Instance
 from stagewise.world.scenario import FloatArray
 
 _ROUNDING = 1e-10
-_MOST = 4_000_000  # clusters of all edges together that are enumerated for a proof
+_MAX_CLUSTERS = 4_000_000  # clusters of all edges together that are enumerated for a proof
 _NODES = 8_000_000_000
 _SHORT = 400  # so many times fewer nodes of a search that is not the last resort
 _SHORT_NODES = 20_000_000  # of all edges together, for a bound at small cost
@@ -44,9 +44,9 @@ class Prices:
 
 
 def even_prices(instance: Instance) -> Prices:
-    """Clients for nothing, the weight of delay spread evenly over the edges."""
-    edges = len(instance.capacity)
-    return Prices(np.zeros(len(instance.lock)), np.full(edges, instance.delay_weight / edges))
+    """Clients for nothing, the weight of delay spread evenly over the edges of the round."""
+    share = instance.delay_weight / max(1, instance.edges_in_round)
+    return Prices(np.zeros(len(instance.lock)), np.where(instance.in_round, share, 0.0))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Search:
 
     nodes: int
     clusters: int
-    """Clusters of each edge to bring home besides the cheapest."""
+    """Clusters of each edge to return besides the cheapest."""
     cluster_nodes: int
 
 
@@ -79,15 +79,15 @@ def price_edges(
     prices: Prices,
     known: FloatArray,
     search: Search,
-    workshop: Workshop,
+    threads: SearchThreads,
 ) -> Priced:
     """The cheapest cluster of each edge, and others nearly as cheap.
 
     known[j] is the price of the cheapest cluster of edge j that is at hand, infinite without any.
     """
-    answers = workshop.map(
+    answers = threads.map(
         lambda edge: _price_edge(
-            instance, edge, scope, prices, float(known[edge]), search, workshop
+            instance, edge, scope, prices, float(known[edge]), search, threads
         ),
         range(len(instance.capacity)),
     )
@@ -118,32 +118,38 @@ def _price_edge(
     prices: Prices,
     known: float,
     search: Search,
-    workshop: Workshop,
+    threads: SearchThreads,
 ) -> _PricedEdge:
-    market = build_market(
+    candidates = edge_candidates(
         instance, edge, prices.client, float(prices.delay[edge]), scope.delay_limit
     )
     # Better means better by more than rounding.
     cap = known - _ROUNDING * (known + instance.price_scale) if np.isfinite(known) else np.inf
     best = enumerate_columns(
-        instance, market, cap, most=1, nodes=search.nodes, best_only=True, stop=workshop.stop
+        instance,
+        candidates,
+        cap,
+        max_clusters=1,
+        nodes=search.nodes,
+        best_only=True,
+        stop=threads.stop,
     )
     least = cap
     if len(best.columns):
         least = float(_priced(instance, best.columns, prices)[0])
     if not best.complete:
-        reached = max(best.left_out, relaxed_price(market, least))
+        reached = max(best.left_out, relaxed_price(candidates, least))
         return _PricedEdge(min(least, reached), [best.columns], reached >= least)
     if not np.isfinite(least) or search.clusters == 0:
         return _PricedEdge(least, [best.columns], True)
     reach = least + max(0.5 * (min(known, 2 * least) - least), 0.02 * least)
     more = enumerate_columns(
         instance,
-        market,
+        candidates,
         reach,
-        most=search.clusters,
+        max_clusters=search.clusters,
         nodes=search.cluster_nodes,
-        stop=workshop.stop,
+        stop=threads.stop,
     )
     return _PricedEdge(least, [best.columns, more.columns], True)
 
@@ -153,24 +159,24 @@ def _priced(instance: Instance, columns: Columns, prices: Prices) -> FloatArray:
     return columns.reduced_costs(instance, nothing, prices.client, prices.delay)
 
 
-def least_delay(instance: Instance, workshop: Workshop) -> float:
+def least_delay(instance: Instance, threads: SearchThreads) -> float:
     """A delay that no round is below: that of the edge whose fastest cluster is the slowest."""
     seconds = instance._replace(delay_weight=1.0, energy_weight=0.0)
-    return float(_least(seconds, 1.0, workshop).max()) * (1 - _ROUNDING)
+    return float(_least(seconds, 1.0, threads).max()) * (1 - _ROUNDING)
 
 
-def least_energy_cost(instance: Instance, workshop: Workshop) -> float:
-    """What the energy of a round costs at the least: every edge with its thriftiest cluster."""
-    return float(_least(instance, 0.0, workshop).sum()) * (1 - _ROUNDING)
+def least_energy_cost(instance: Instance, threads: SearchThreads) -> float:
+    """What the energy of a round costs at the least: every edge with the cluster that needs least."""
+    return float(_least(instance, 0.0, threads).sum()) * (1 - _ROUNDING)
 
 
-def _least(instance: Instance, delay_price: float, workshop: Workshop) -> FloatArray:
+def _least(instance: Instance, delay_price: float, threads: SearchThreads) -> FloatArray:
     """What a cluster of each edge costs at the least, as far as a short search can tell."""
     edges = len(instance.capacity)
     prices = Prices(np.zeros(len(instance.lock)), np.full(edges, delay_price))
     nodes = int(np.clip(_SHORT_NODES // edges, *_EDGE_NODES))
     search = Search(nodes=nodes, clusters=0, cluster_nodes=0)
-    return price_edges(instance, Scope(), prices, np.full(edges, np.inf), search, workshop).least
+    return price_edges(instance, Scope(), prices, np.full(edges, np.inf), search, threads).least
 
 
 def cheapest_known(instance: Instance, columns: Columns | None, prices: Prices) -> FloatArray:
@@ -186,7 +192,7 @@ def near_columns(
     scope: Scope,
     priced: Priced,
     slack: float,
-    workshop: Workshop,
+    threads: SearchThreads,
     *,
     few: bool,
     last: bool,
@@ -197,10 +203,12 @@ def near_columns(
     edges so many near ones as a short search finds.
     """
     edges = len(instance.capacity)
-    most, nodes = (_MOST, _NODES) if few and last else (_MOST // 20, _NODES // _SHORT)
+    max_clusters, nodes = _MAX_CLUSTERS // 20, _NODES // _SHORT
+    if few and last:
+        max_clusters, nodes = _MAX_CLUSTERS, _NODES
 
     def enumerate_edge(edge: int) -> tuple[Columns, bool]:
-        market = build_market(
+        candidates = edge_candidates(
             instance,
             edge,
             priced.prices.client,
@@ -212,15 +220,15 @@ def near_columns(
         while True:
             found = enumerate_columns(
                 instance,
-                market,
+                candidates,
                 least + reach + _ROUNDING * (least + reach),
-                most=most // edges,
+                max_clusters=max_clusters // edges,
                 nodes=nodes // edges,
-                stop=workshop.stop,
+                stop=threads.stop,
             )
-            if found.complete or few or workshop.late or reach <= 0.01 * least:
+            if found.complete or few or threads.out_of_time or reach <= 0.01 * least:
                 return found.columns, found.complete and reach == slack
             reach *= 0.5
 
-    answers = workshop.map(enumerate_edge, range(edges))
+    answers = threads.map(enumerate_edge, range(edges))
     return join([found for found, _ in answers]), all(complete for _, complete in answers)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagewise.compiled import compiled
-from stagewise.problem.risk_kernels import KLD_TOLERANCE
+from stagewise.compiled import NONE, compiled
+from stagewise.world.divergence import KLD_TOLERANCE
 
 if TYPE_CHECKING:
-    from stagewise.exact.clusters import Market
+    from stagewise.exact.clusters import EdgeCandidates
 
 _STEPS = 200
 _HALVINGS = 24  # of the interval for the tilt of the least distribution
@@ -25,18 +25,20 @@ _PATIENCE = 5  # steps without a better bound after which steps become shorter
 _SAFETY = 1e-9  # relative; rounding must not make the bound too high
 
 
-def relaxed_price(market: "Market", known: float) -> float:
-    """A price that no cluster of `market` is below; `known` is the price of a cluster, or a cap."""
-    labels = len(market.target)
-    data = max(market.data_limit, float(market.base_data))
-    if market.base_count == 0:
-        data = max(data, float(market.size.min(initial=2**62)))
+def relaxed_price(candidates: "EdgeCandidates", known: float) -> float:
+    """A price that no cluster of `candidates` is below; `known` is the price of a cluster, or a cap."""
+    labels = len(candidates.target)
+    data = max(candidates.data_limit, float(candidates.base_data))
+    if candidates.base_count == 0:
+        data = max(data, float(candidates.size.min(initial=2**62)))
     # Nobody can cost more than everybody.
-    goal = min(known - market.base_price, float(market.price.sum()))
-    if market.droppable >= labels or goal <= 0:
-        return market.base_price + market.base_delay
-    bound = climb(market, data, goal, _STEPS, np.zeros((2, labels)), np.empty((3, labels)))
-    return float(market.base_price + market.base_delay + max(0.0, bound * (1 - _SAFETY)))
+    goal = min(known - candidates.base_price, float(candidates.price.sum()))
+    if candidates.droppable >= labels or goal <= 0:
+        return candidates.base_price + candidates.base_delay
+    bound = subgradient_bound(
+        candidates, data, goal, _STEPS, np.zeros((2, labels)), np.empty((3, labels))
+    )
+    return float(candidates.base_price + candidates.base_delay + max(0.0, bound * (1 - _SAFETY)))
 
 
 @compiled
@@ -47,15 +49,15 @@ def least_mean(sample, target, kld_limit, share):
     -t (kld_limit + log sum_h Q_h exp(-sample[h] / t)) is a lower bound; the right t makes it tight.
     """
     labels = target.shape[0]
-    cheapest, dearest = sample[0], sample[0]
+    cheapest, largest = sample[0], sample[0]
     for h in range(labels):
         cheapest = min(cheapest, sample[h])
-        dearest = max(dearest, sample[h])
-    if dearest <= cheapest:
+        largest = max(largest, sample[h])
+    if largest <= cheapest:
         for h in range(labels):
             share[h] = target[h]
         return cheapest
-    spread = dearest - cheapest
+    spread = largest - cheapest
     low, high = -6.0, 12.0  # log of t over the spread
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -85,28 +87,28 @@ def _tilt(sample, target, cheapest, t, share):
 
 
 @compiled
-def _rest_of(market, price, i):
+def _rest_of(candidates, price, i):
     """What candidate i costs above what its labels pay."""
-    rest = market.price[i]
-    for k in range(market.start[i], market.start[i + 1]):
-        rest -= price[0, market.label[k]] + price[1, market.label[k]] * market.amount[k]
+    rest = candidates.price[i]
+    for k in range(candidates.start[i], candidates.start[i + 1]):
+        rest -= price[0, candidates.label[k]] + price[1, candidates.label[k]] * candidates.amount[k]
     return rest
 
 
 @compiled
-def climb(market, data, goal, steps, trial, room):
+def subgradient_bound(candidates, data, goal, steps, trial, room):
     """The best bound of some subgradient steps towards `goal` from the prices in `trial`.
 
     `data` is what a cluster holds at the least; `room` has shape (3, labels).
     """
-    labels = market.target.shape[0]
+    labels = candidates.target.shape[0]
     scale = data / labels  # a price for a sample times this weighs like a price for a label
     up, share = room[:2], room[2]
     best = -np.inf
-    agility = 1.0
+    step_scale = 1.0
     stale = 0
     for _ in range(steps):
-        bound = _bound(market, data, trial, up, share)
+        bound = _bound(candidates, data, trial, up, share)
         if bound > best:
             best = bound
             stale = 0
@@ -116,7 +118,7 @@ def climb(market, data, goal, steps, trial, room):
             break
         if stale == _PATIENCE:
             stale = 0
-            agility *= 0.6
+            step_scale *= 0.6
         norm = 0.0
         for h in range(labels):
             up[1, h] /= scale
@@ -126,7 +128,7 @@ def climb(market, data, goal, steps, trial, room):
                 norm += up[kind, h] ** 2
         if norm <= 1e-12:
             break
-        length = agility * (goal - bound) / norm
+        length = step_scale * (goal - bound) / norm
         for h in range(labels):
             trial[0, h] = max(0.0, trial[0, h] + length * up[0, h])
             trial[1, h] = max(0.0, trial[1, h] + length * up[1, h] / scale)
@@ -134,28 +136,28 @@ def climb(market, data, goal, steps, trial, room):
 
 
 @compiled
-def _bound(market, data, price, up, share):
+def _bound(candidates, data, price, up, share):
     """The bound by `price` for clusters that hold `data`; its supergradient goes to `up`."""
-    labels = market.target.shape[0]
-    bound = data * least_mean(price[1], market.target, market.kld_limit, share)
+    labels = candidates.target.shape[0]
+    bound = data * least_mean(price[1], candidates.target, candidates.kld_limit, share)
     for h in range(labels):
-        bound -= price[1, h] * market.base_labels[h]
-        up[1, h] = data * share[h] - market.base_labels[h]
-        up[0, h] = 1.0 if market.base_labels[h] == 0 else 0.0
+        bound -= price[1, h] * candidates.base_labels[h]
+        up[1, h] = data * share[h] - candidates.base_labels[h]
+        up[0, h] = 1.0 if candidates.base_labels[h] == 0 else 0.0
         bound += up[0, h] * price[0, h]
-    for _ in range(market.droppable):
-        dearest = -1
+    for _ in range(candidates.droppable):
+        largest = NONE
         for h in range(labels):
-            if up[0, h] > 0 and (dearest < 0 or price[0, h] > price[0, dearest]):
-                dearest = h
-        if dearest >= 0:
-            bound -= price[0, dearest]
-            up[0, dearest] = 0.0
-    for i in range(market.price.shape[0]):
-        rest = _rest_of(market, price, i)
+            if up[0, h] > 0 and (largest == NONE or price[0, h] > price[0, largest]):
+                largest = h
+        if largest != NONE:
+            bound -= price[0, largest]
+            up[0, largest] = 0.0
+    for i in range(candidates.price.shape[0]):
+        rest = _rest_of(candidates, price, i)
         if rest < 0:
             bound += rest
-            for k in range(market.start[i], market.start[i + 1]):
-                up[0, market.label[k]] -= 1.0
-                up[1, market.label[k]] -= market.amount[k]
+            for k in range(candidates.start[i], candidates.start[i + 1]):
+                up[0, candidates.label[k]] -= 1.0
+                up[1, candidates.label[k]] -= candidates.amount[k]
     return bound

@@ -3,13 +3,14 @@
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from stagewise.exact.clusters import build_market
-from stagewise.exact.columns import NOBODY, Columns, enumerate_columns, join, select
+from stagewise.compiled import NONE
+from stagewise.exact.clusters import edge_candidates
+from stagewise.exact.columns import Columns, enumerate_columns, join, select
 from stagewise.exact.generation import Generation
 from stagewise.exact.master import MasterSolution, solve_master
-from stagewise.exact.packing import pack
+from stagewise.exact.packing import Budget, pack
 from stagewise.exact.pricing import Scope
-from stagewise.exact.workshop import Workshop
+from stagewise.exact.search_threads import SearchThreads
 from stagewise.search.instance import Instance
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
@@ -19,7 +20,9 @@ _NODES = 300_000
 _PACKING_LOOKS = 20_000_000
 
 
-def dive(instance: Instance, scope: Scope, generation: Generation, workshop: Workshop) -> Columns:
+def dive(
+    instance: Instance, scope: Scope, generation: Generation, threads: SearchThreads
+) -> Columns:
     """Clusters for as many edges as possible: settle the surest, solve the master again, and so on."""
     columns, master = generation.columns, generation.master
     assert master is not None
@@ -27,20 +30,20 @@ def dive(instance: Instance, scope: Scope, generation: Generation, workshop: Wor
     taken = np.zeros(len(instance.lock) + 1, dtype=np.bool_)
     settled: list[Columns] = []
     use = master.use
-    while len(columns) and (not settled or not workshop.late):
+    while len(columns) and (not settled or not threads.out_of_time):
         rows = _surest(columns, use, taken)
         settled.append(select(columns, rows))
         open_ = ~np.isin(columns.edge, columns.edge[rows])
         left = np.unique(columns.edge[open_])
         columns = select(columns, open_ & ~taken[columns.members].any(axis=1))
-        bereft = np.setdiff1d(left, columns.edge)
-        if len(bereft):
-            new = [_generated(instance, int(edge), scope, master, taken) for edge in bereft]
+        unserved = np.setdiff1d(left, columns.edge)
+        if len(unserved):
+            new = [_generated(instance, int(edge), scope, master, taken) for edge in unserved]
             columns = join([columns, *new])
         if len(columns) == 0:
             break
         again = solve_master(
-            instance, columns, unserved_cost, scope.least_delay, workshop.seconds_left
+            instance, columns, unserved_cost, scope.least_delay, threads.seconds_left
         )
         if again is None:
             break
@@ -51,14 +54,14 @@ def dive(instance: Instance, scope: Scope, generation: Generation, workshop: Wor
 def _surest(columns: Columns, use: FloatArray, taken: BoolArray) -> IntArray:
     """Rows of disjoint clusters of different edges, the most used first; their clients get taken."""
     order = np.argsort(-use, kind="stable")
-    wanted = max(1, int(_SHARE * len(np.unique(columns.edge))))
+    target = max(1, int(_SHARE * len(np.unique(columns.edge))))
     rows: list[int] = []
     settled: set[int] = set()
     for row in order.tolist():
-        if use[row] < _SURE and len(rows) >= wanted:
+        if use[row] < _SURE and len(rows) >= target:
             break
         members = columns.members[row]
-        members = members[members != NOBODY]
+        members = members[members != NONE]
         if int(columns.edge[row]) in settled or taken[members].any():
             continue
         taken[members] = True
@@ -74,8 +77,12 @@ def _generated(
 ) -> Columns:
     """The cheapest cluster of clients that are not taken, at the master's prices."""
     price = np.where(taken[:-1], np.inf, master.client_price)
-    market = build_market(instance, edge, price, float(master.delay_price[edge]), scope.delay_limit)
-    return enumerate_columns(instance, market, np.inf, most=1, nodes=_NODES, best_only=True).columns
+    candidates = edge_candidates(
+        instance, edge, price, float(master.delay_price[edge]), scope.delay_limit
+    )
+    return enumerate_columns(
+        instance, candidates, np.inf, max_clusters=1, nodes=_NODES, best_only=True
+    ).columns
 
 
 def overlaps(instance: Instance) -> csr_matrix:
@@ -91,11 +98,11 @@ def around(overlap: csr_matrix, edges: IntArray) -> IntArray:
     return np.unique(np.concatenate([edges, overlap[edges].indices])).astype(np.int64)
 
 
-def neighbours(overlap: csr_matrix, edge: int, most: int, rng: np.random.Generator) -> IntArray:
-    """`edge` and others that compete with it for clients, the fiercest most likely."""
+def neighbours(overlap: csr_matrix, edge: int, count: int, rng: np.random.Generator) -> IntArray:
+    """`edge` and others, `count` at most; those that share most clients with it most likely."""
     row = overlap.getrow(edge)
     others, weight = row.indices[row.indices != edge], row.data[row.indices != edge]
-    chosen = np.argsort(-weight * rng.random(len(weight)))[: most - 1]
+    chosen = np.argsort(-weight * rng.random(len(weight)))[: count - 1]
     return np.sort(np.append(others[chosen], edge)).astype(np.int64)
 
 
@@ -105,7 +112,7 @@ def improve(
     columns: Columns,
     incumbent: Columns,
     limit: float,
-    workshop: Workshop,
+    threads: SearchThreads,
 ) -> Columns | None:
     """A better choice for the edges of `scope`, the others as in `incumbent`; None without any.
 
@@ -116,34 +123,33 @@ def improve(
     others = select(incumbent, np.flatnonzero(~inside))
     taken = np.zeros(len(instance.lock) + 1, dtype=np.bool_)
     taken[others.members] = True
-    taken[NOBODY] = False
-    here = select(columns, np.flatnonzero(inside[columns.edge]))
-    here = select(here, np.flatnonzero(~taken[here.members].any(axis=1)))
-    here = join([here, select(incumbent, scope)])
+    taken[NONE] = False
+    choices = select(columns, np.flatnonzero(inside[columns.edge]))
+    choices = select(choices, np.flatnonzero(~taken[choices.members].any(axis=1)))
+    choices = join([choices, select(incumbent, scope)])
     least_delay = float(others.delay.max(initial=0.0))
     spent = instance.energy_weight * float(others.energy.sum())
-    master = solve_master(instance, here, limit, least_delay, workshop.seconds_left)
+    master = solve_master(instance, choices, limit, least_delay, threads.seconds_left)
     if master is None or master.value + spent >= limit * (1 - 1e-9):
         return None
-    reduced = here.reduced_costs(
+    reduced = choices.reduced_costs(
         instance, master.edge_dual, master.client_price, master.delay_price
     )
     base = float(master.edge_dual.sum() - master.client_price.sum())
     spare = instance.delay_weight - float(master.delay_price.sum())
     near = np.flatnonzero(reduced <= limit - spent - master.value)
-    here, reduced = select(here, near), reduced[near]
+    choices, reduced = select(choices, near), reduced[near]
     packing = pack(
         instance,
-        here,
+        choices,
         reduced,
         base + spare * least_delay,
         (limit - spent) * (1 - 1e-9),
-        workshop.deadline,
-        looks=_PACKING_LOOKS,
+        Budget(threads.deadline, looks=_PACKING_LOOKS),
         scope=scope,
         least_delay=least_delay,
     )
     if packing.rows is None:
         return None
-    better = join([others, select(here, packing.rows)])
+    better = join([others, select(choices, packing.rows)])
     return select(better, np.argsort(better.edge, kind="stable"))

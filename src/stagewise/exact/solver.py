@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from stagewise.exact.columns import Columns, columns_of, distinct, edge_of, join, select
 from stagewise.exact.generation import Generation, generate
-from stagewise.exact.packing import pack
+from stagewise.exact.packing import Budget, pack
 from stagewise.exact.pricing import (
     Priced,
     Prices,
@@ -25,7 +25,7 @@ from stagewise.exact.pricing import (
     near_columns,
 )
 from stagewise.exact.rounding import around, dive, improve, neighbours, overlaps
-from stagewise.exact.workshop import Workshop
+from stagewise.exact.search_threads import SearchThreads
 from stagewise.problem.statement import Problem
 from stagewise.randomness import generator, integer_seed
 from stagewise.search.instance import Instance, build_instance, unassigned
@@ -42,7 +42,7 @@ _MOVES_PER_CLIENT = 500  # for each edge; a handful of clients does not need mor
 _SCOPE_MOVES = 2_000_000
 _LONG = 0.04  # of the cost: a delay so far above the least possible is worth a search of its own
 _ROUNDING = 1e-9
-_TRIFLE = 1e-12
+_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +85,8 @@ def solve_exactly(
     `log` is called with what has just been done, the cost of the best assignment and the bound. The
     number of `threads` (default: one for each core) makes no difference to the result.
     """
-    with Workshop(seconds, threads) as workshop:
-        proof = _Proof(problem, seed, gap, log, workshop)
+    with SearchThreads(seconds, threads) as search_threads:
+        proof = _Proof(problem, seed, gap, log, search_threads)
         proof.find_incumbent()
         proof.run()
         return proof.result()
@@ -94,14 +94,14 @@ def solve_exactly(
 
 class _Proof:
     def __init__(
-        self, problem: Problem, seed: int, gap: float, log: Log | None, workshop: Workshop
+        self, problem: Problem, seed: int, gap: float, log: Log | None, threads: SearchThreads
     ) -> None:
         self.problem = problem
         self.instance: Instance = build_instance(problem)
         self.seed = seed
         self.gap = gap
         self.log = log
-        self.workshop = workshop
+        self.threads = threads
         self.edges = len(self.instance.capacity)
         self.best = Found(unassigned(len(self.instance.lock)), np.inf, np.inf)
         self.upper = np.inf
@@ -126,7 +126,7 @@ class _Proof:
         """An assignment to begin with, by local search."""
         effort = Effort()
         moves = min(effort.moves_per_edge, _MOVES_PER_CLIENT * len(self.instance.lock))
-        left = self.workshop.seconds_left
+        left = self.threads.seconds_left
         if np.isfinite(left):
             affordable = int(_FIRST_SEARCH * left * _MOVES_PER_SECOND / (effort.runs * self.edges))
             moves = min(moves, max(affordable, 500))
@@ -134,25 +134,25 @@ class _Proof:
         self._accept(
             local_search(self.instance, self.problem.pinned, seed=self.seed, effort=effort)
         )
-        self._say("local search")
+        self._report("local search")
 
     def run(self) -> None:
         """Work at the scope with the least bound, until the gap is closed or the time is over."""
         instance = self.instance
         least = 0.0
         if instance.delay_weight > 0:
-            least = least_delay(instance, self.workshop)
-            self.energy_cost = least_energy_cost(instance, self.workshop)
+            least = least_delay(instance, self.threads)
+            self.energy_cost = least_energy_cost(instance, self.threads)
         bound = instance.delay_weight * least + self.energy_cost
         self._push(bound, Scope(least_delay=least), None)
         self._update_lower(np.inf)
         if np.isfinite(bound):
-            self._shorten(least)
-        while self.waiting and not self._closed() and not self.workshop.late:
+            self._search_shorter_delays(least)
+        while self.waiting and not self._closed() and not self.threads.out_of_time:
             bound, _, scope, prices = heapq.heappop(self.waiting)
-            self._work_at(self._curtailed(scope), bound, prices)
+            self._work_at(self._without_long_delays(scope), bound, prices)
 
-    def _curtailed(self, scope: Scope) -> Scope:
+    def _without_long_delays(self, scope: Scope) -> Scope:
         """A scope without the delays that a better assignment cannot have."""
         weight = self.instance.delay_weight
         if weight == 0:
@@ -160,25 +160,25 @@ class _Proof:
         longest = (self.upper - self.energy_cost) / weight * (1 + _ROUNDING)
         return Scope(scope.least_delay, min(scope.delay_limit, longest))
 
-    def _shorten(self, least: float) -> None:
+    def _search_shorter_delays(self, least: float) -> None:
         """Where delay is much of the cost: halve the delays in question, searching fast links alone."""
         weight = self.instance.delay_weight
         delays = np.unique(_link_delays(self.instance))
-        failed = least * (1 - _TRIFLE)
+        failed = least * (1 - _TOLERANCE)
         present = self.problem.evaluate(self.best.assignment).delay_s
         if not weight * (present - failed) >= _LONG * self.upper:
             return
-        while not self._closed() and not self.workshop.spent(_FIRST_ROUNDING):
+        while not self._closed() and not self.threads.spent(_FIRST_ROUNDING):
             present = self.problem.evaluate(self.best.assignment).delay_s
             if weight * (present - failed) < self.gap * self.upper:
                 break
-            between = delays[(delays > failed) & (delays < present * (1 - _TRIFLE))]
+            between = delays[(delays > failed) & (delays < present * (1 - _TOLERANCE))]
             if len(between) == 0:
                 break
             limit = float(between[len(between) // 2])
             if not self._search_fast_links(limit):
                 failed = limit
-        self._say("fast links")
+        self._report("fast links")
 
     def result(self) -> Certified:
         lower = min(self.lower, self.upper) if np.isfinite(self.upper) else self.lower
@@ -191,15 +191,15 @@ class _Proof:
             nonlocal bound
             bound = max(bound, value)
             self._update_lower(bound)
-            self._say("column generation")
-            hurry = not self.rounded and self.workshop.spent(_FIRST_ROUNDING)
-            return hurry or self._hopeless(bound)
+            self._report("column generation")
+            hurry = not self.rounded and self.threads.spent(_FIRST_ROUNDING)
+            return hurry or self._cannot_improve(bound)
 
         generation = generate(
             self.instance,
             scope,
             self._columns_within(scope),
-            self.workshop,
+            self.threads,
             prices=prices,
             progress=progress,
         )
@@ -207,14 +207,14 @@ class _Proof:
             self._settle(np.inf)
             return
         self._keep(generation.columns)
-        if self._hopeless(bound) or self.workshop.late:
+        if self._cannot_improve(bound) or self.threads.out_of_time:
             self._settle(bound)
             return
         self._round(scope, generation)
         parts = self._parts(scope, generation)
-        if not self._hopeless(bound) and self._search(scope, generation, last=not parts):
+        if not self._cannot_improve(bound) and self._search(scope, generation, last=not parts):
             bound = self.upper
-        if self._hopeless(bound) or not parts:
+        if self._cannot_improve(bound) or not parts:
             self._settle(bound)
             return
         for part in parts:
@@ -222,12 +222,12 @@ class _Proof:
             self._push(least, part, generation.best.prices)
         self._update_lower(np.inf)
 
-    def _hopeless(self, bound: float) -> bool:
+    def _cannot_improve(self, bound: float) -> bool:
         """Whether a scope with this bound has nothing better to offer than the gap allows."""
         return bound >= self.upper * (1 - self.gap)
 
     def _closed(self) -> bool:
-        return self._hopeless(self.lower)
+        return self._cannot_improve(self.lower)
 
     def _push(self, bound: float, scope: Scope, prices: Prices | None) -> None:
         heapq.heappush(self.waiting, (bound, self.scopes, scope, prices))
@@ -270,7 +270,7 @@ class _Proof:
         slowest = float(generation.columns.delay[: len(master.use)][master.use > 1e-6].max())
         middle = max(master.delay, 0.5 * (master.delay + slowest))
         delays = _link_delays(instance)
-        faster, slower = delays[delays <= middle * (1 + _TRIFLE)], delays[delays > middle]
+        faster, slower = delays[delays <= middle * (1 + _TOLERANCE)], delays[delays > middle]
         slower = slower[slower > faster.max(initial=0.0)]
         if len(faster) == 0 or len(slower) == 0:
             return []
@@ -289,13 +289,13 @@ class _Proof:
         if self.edges <= _FEW_EDGES:
             self._pack(scope, generation.columns, generation.best, _LOOKS)
         else:
-            self._accept_columns(dive(self.instance, scope, generation, self.workshop))
-        self._say("rounding")
+            self._accept_columns(dive(self.instance, scope, generation, self.threads))
+        self._report("rounding")
 
     def _search_fast_links(self, delay_limit: float) -> bool:
         """Local search among the links that are fast enough; whether it found something better."""
         scenario = self.problem.scenario
-        delay = scenario.edge_rounds * self.problem.costs.delay_s
+        delay = scenario.edge_rounds * self.problem.round.costs.delay_s
         fast = delay + scenario.edges.uplink_delay_s[scenario.links.edge] <= delay_limit
         effort = Effort(runs=1, moves_per_edge=min(20_000, _SCOPE_MOVES // self.edges))
         return self._accept(
@@ -315,9 +315,9 @@ class _Proof:
         few = self.edges <= _FEW_EDGES
         slack = self.upper - generation.bound
         near, complete = near_columns(
-            self.instance, scope, generation.best, slack, self.workshop, few=few, last=last
+            self.instance, scope, generation.best, slack, self.threads, few=few, last=last
         )
-        self._say(f"{len(near)} clusters")
+        self._report(f"{len(near)} clusters")
         if few:
             return self._pack(scope, near, generation.best, None if last else _LOOKS) and complete
         self._improve(near)
@@ -332,9 +332,8 @@ class _Proof:
             columns,
             reduced,
             priced.bound,
-            self.upper * (1 - _TRIFLE),
-            self.workshop.deadline,
-            looks=looks,
+            self.upper * (1 - _TOLERANCE),
+            Budget(self.threads.deadline, looks=looks),
             least_delay=scope.least_delay,
         )
         if packing.rows is not None:
@@ -342,36 +341,36 @@ class _Proof:
         return packing.complete
 
     def _improve(self, columns: Columns) -> None:
-        """Settle a few edges at a time anew, until no neighbourhood gives anything better."""
+        """Choose again for a few edges at a time, until no neighbourhood gives anything better."""
         if not np.isfinite(self.upper):
             return
         rng = generator(self.seed, "neighbourhoods", self.scopes)
         incumbent = columns_of(self.instance, self.best.assignment)
         failures = 0
-        while failures < 2 * self.edges and not self._closed() and not self.workshop.late:
-            center, most = int(rng.integers(self.edges)), int(rng.integers(3, _FEW_EDGES + 3))
-            edges = neighbours(self.overlap, center, most, rng)
-            better = improve(self.instance, edges, columns, incumbent, self.upper, self.workshop)
+        while failures < 2 * self.edges and not self._closed() and not self.threads.out_of_time:
+            center, count = int(rng.integers(self.edges)), int(rng.integers(3, _FEW_EDGES + 3))
+            edges = neighbours(self.overlap, center, count, rng)
+            better = improve(self.instance, edges, columns, incumbent, self.upper, self.threads)
             failures += 1
             if better is not None and self._accept_columns(better):
                 incumbent, failures = better, 0
-                self._say("neighbourhood")
+                self._report("neighbourhood")
 
     def _accept_columns(self, chosen: Columns) -> bool:
-        """Keep a choice of clusters if it is the best so far; edges left without are mended first."""
+        """Keep a choice of clusters if it is the best so far; local search fixes edges without one."""
         assignment = edge_of(self.instance, chosen, self.problem.pinned)
-        bereft = np.setdiff1d(np.arange(self.edges), chosen.edge)
-        if len(bereft) == 0:
+        unserved = np.setdiff1d(np.flatnonzero(self.instance.in_round), chosen.edge)
+        if len(unserved) == 0:
             return self._accept(Found(assignment, 0.0, self.problem.objective(assignment)))
         effort = Effort(runs=1, start_temperature=0.1)
-        focus = around(self.overlap, bereft)
+        focus = around(self.overlap, unserved)
         return self._accept(
             local_search(self.instance, assignment, seed=self.seed, effort=effort, focus=focus)
         )
 
     def _accept(self, found: Found) -> bool:
         """Keep an assignment if it is better than the best so far."""
-        if found.violation < _TRIFLE:  # rounding
+        if found.violation < _TOLERANCE:  # rounding
             found = Found(found.assignment, 0.0, self.problem.objective(found.assignment))
         if not found.better_than(self.best):
             return False
@@ -380,7 +379,7 @@ class _Proof:
             self.upper = found.value
         return True
 
-    def _say(self, what: str) -> None:
+    def _report(self, what: str) -> None:
         if self.log is not None:
             self.log(what, self.upper, min(self.lower, self.upper))
 

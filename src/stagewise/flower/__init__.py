@@ -8,18 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stagewise.deploy.exchange import ClientReport as ClientReport
     from stagewise.flower.query import answer_query as answer_query
     from stagewise.flower.query import answer_query_mod as answer_query_mod
     from stagewise.flower.query import round_of_query as round_of_query
     from stagewise.flower.report import RoundReport as RoundReport
-    from stagewise.flower.report import Update as Update
     from stagewise.flower.strategy import StagewiseStrategy as StagewiseStrategy
 
 # Names are imported when they are first used: a client that only answers a query loads no compiler.
 _HOME = {
+    "ClientReport": "stagewise.deploy.exchange",
     "RoundReport": "stagewise.flower.report",
     "StagewiseStrategy": "stagewise.flower.strategy",
-    "Update": "stagewise.flower.report",
     "answer_query": "stagewise.flower.query",
     "answer_query_mod": "stagewise.flower.query",
     "round_of_query": "stagewise.flower.query",

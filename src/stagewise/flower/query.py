@@ -1,4 +1,4 @@
-"""The question "which client are you?" and its answer, for a ClientApp. Imports Flower and little else.
+"""The roll call "which client are you?" and its answer, for a ClientApp. Imports Flower and little else.
 
 A node's configuration is not visible to the ServerApp, so the strategy asks every node in each round.
 """
@@ -56,8 +56,8 @@ def round_of_query(message: Message) -> int:
     return int(str(message.content.config_records[RECORD][ROUND]))
 
 
-def question(node: int, server_round: int, answer_s: float) -> Message:
-    """The query to one node; it is void after `answer_s` seconds."""
+def roll_call_message(node: int, server_round: int, answer_s: float) -> Message:
+    """The roll call to one node; it is void after `answer_s` seconds."""
     content = RecordDict({RECORD: ConfigRecord({ROUND: server_round})})
     return Message(content, node, MESSAGE_TYPE, ttl=answer_s, group_id=str(server_round))
 

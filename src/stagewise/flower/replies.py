@@ -1,30 +1,32 @@
-"""What came back from nodes, checked: an update counts only if it was asked for and can be used."""
+"""What came back from nodes, judged: an update counts only if it was asked for and can be used."""
+
+from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord, Message, MetricRecord
 
-from stagewise.deploy.aggregation import fault
-from stagewise.deploy.transport import Fate
+from stagewise.deploy.aggregation import model_fault, update_norm
+from stagewise.deploy.exchange import JudgedReply
+from stagewise.deploy.flower_api import fate_of
 from stagewise.errors import StagewiseError, one_line, shown
 
-Arrays = dict[str, npt.NDArray[Any]]
-"""A model: its arrays by name."""
+if TYPE_CHECKING:
+    from stagewise.model_weights import ModelWeights
+
+LOSS_BEFORE, LOSS_AFTER = "loss-before", "loss-after"
+"""Metrics of an update, where a client has them: the losses of its first and of its last batch."""
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """A reply that was asked for, or its absence."""
+class NodeReply(JudgedReply):
+    """A node's reply to an order, or its absence; with the message if it counts."""
 
-    fate: Fate
-    reason: str = ""
-    reply: Message | None = None
-    arrays: Arrays = field(default_factory=dict)
+    message: Message | None = None
 
 
 def asked_for(replies: Iterable[Message], nodes: Sequence[int], group: str) -> dict[int, Message]:
@@ -45,49 +47,48 @@ def failure(reply: Message) -> str | None:
     return one_line(lines[-1], 200) if lines else f"error {reply.error.code}"
 
 
-def judge_update(reply: Message | None, like: Arrays, weight_key: str | None) -> Judged:
-    """Whether a reply is an update of the model `like`; with `weight_key` it must weigh itself."""
+def judge(reply: Message | None, sent: ModelWeights | None, weight_key: str | None) -> NodeReply:
+    """Whether a reply can be used: as an update of the model that was sent, or as an evaluation.
+
+    With `weight_key` it must say by which number it is to be weighted.
+    """
     if reply is None:
-        return Judged("lost", "no reply in time")
+        return NodeReply("late", "no reply in time")
     if (reason := failure(reply)) is not None:
-        return Judged("lost", reason)
+        return NodeReply(fate_of(reply.error), reason)
     try:
-        arrays = _update(reply, like)
+        weights = {} if sent is None else _update(reply, sent)
         if weight_key is not None:
             _check_weight(reply, weight_key)
     except StagewiseError as error:
-        return Judged("rejected", str(error))
-    return Judged("counted", "", reply, arrays)
+        return NodeReply("rejected", str(error))
+    figures = figures_of(reply)
+    return NodeReply(
+        "counted",
+        "",
+        weights,
+        loss_before=figures.get(LOSS_BEFORE),
+        loss_after=figures.get(LOSS_AFTER),
+        update_norm=None if sent is None else update_norm(sent, weights),
+        message=reply,
+    )
 
 
-def judge_figures(reply: Message | None, weight_key: str) -> Judged:
-    """Whether a reply is an evaluation that can be averaged."""
-    if reply is None:
-        return Judged("lost", "no reply in time")
-    if (reason := failure(reply)) is not None:
-        return Judged("lost", reason)
-    try:
-        _check_weight(reply, weight_key)
-    except StagewiseError as error:
-        return Judged("rejected", str(error))
-    return Judged("counted", "", reply)
-
-
-def all_alike(judged: Mapping[str, Judged]) -> dict[str, Judged]:
+def all_alike(judged: Mapping[str, NodeReply]) -> dict[str, NodeReply]:
     """The same, where replies that name their records and metrics as few others do are rejected.
 
     Flower's strategies give up a round altogether in which two replies differ in this.
     """
-    forms = {client: _form(each.reply) for client, each in judged.items() if each.reply}
+    forms = {client: _form(each.message) for client, each in judged.items() if each.message}
     usual = Counter(forms.values()).most_common(1)[0][0] if forms else None
-    odd = Judged("rejected", "records or metrics: must have the names that other clients give them")
+    rule = "records or metrics: must have the names that other clients give them"
     return {
-        client: odd if client in forms and forms[client] != usual else each
+        client: NodeReply("rejected", rule) if forms.get(client, usual) != usual else each
         for client, each in judged.items()
     }
 
 
-def arrays_of(record: ArrayRecord) -> Arrays:
+def arrays_of(record: ArrayRecord) -> ModelWeights:
     """The arrays of a record; bytes that are no array are an error."""
     arrays = {}
     for name, array in record.items():
@@ -101,20 +102,27 @@ def arrays_of(record: ArrayRecord) -> Arrays:
 
 def figures_of(reply: Message) -> dict[str, float]:
     """The single finite numbers among a reply's metrics."""
+    figures: dict[str, float] = {}
+    for record in reply.content.metric_records.values():
+        figures |= finite_numbers(record)
+    return figures
+
+
+def finite_numbers(metrics: MetricRecord) -> dict[str, float]:
+    """The single finite numbers of a record."""
     return {
         name: float(value)
-        for record in reply.content.metric_records.values()
-        for name, value in record.items()
+        for name, value in metrics.items()
         if not isinstance(value, list) and np.isfinite(value)
     }
 
 
-def _update(reply: Message, like: Arrays) -> Arrays:
+def _update(reply: Message, like: ModelWeights) -> ModelWeights:
     records = list(reply.content.array_records.values())
     if len(records) != 1:
         raise StagewiseError(f"{len(records)} ArrayRecords: must be exactly 1")
     arrays = arrays_of(records[0])
-    if reason := fault(arrays, like):
+    if reason := model_fault(arrays, like):
         raise StagewiseError(reason)
     return arrays
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from flwr.serverapp import Grid
 
 from stagewise.errors import StagewiseError
-from stagewise.flower.query import client_of, question
+from stagewise.flower.query import client_of, roll_call_message
 from stagewise.flower.replies import asked_for, failure
 from stagewise.world.scenario import Clients
 
-_LOOK_AGAIN_S = 0.5
+_POLL_S = 0.5
 
 
 @dataclass(frozen=True)
-class Presence:
+class ClientNodes:
     """The node of every client that is ready to train, in the scenario's order."""
 
     node_of: Mapping[str, int]
@@ -23,16 +23,16 @@ class Presence:
     """Nodes whose answer was of no use, and why."""
 
 
-def await_nodes(grid: Grid, wanted: int, patience_s: float) -> None:
-    """Return once `wanted` nodes are connected, or after `patience_s` seconds."""
-    end = time.monotonic() + patience_s
-    while len(list(grid.get_node_ids())) < wanted and time.monotonic() < end:
-        time.sleep(_LOOK_AGAIN_S)
+def await_nodes(grid: Grid, count: int, wait_s: float) -> None:
+    """Return once `count` nodes are connected, or after `wait_s` seconds."""
+    deadline = time.monotonic() + wait_s
+    while len(list(grid.get_node_ids())) < count and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
 
 
-def call_roll(
+def roll_call(
     grid: Grid, clients: Clients, before: Mapping[str, int], server_round: int, answer_s: float
-) -> Presence:
+) -> ClientNodes:
     """Who answers within `answer_s` seconds.
 
     Of several nodes that claim one client, the node that was it `before` keeps it, otherwise the one
@@ -40,9 +40,9 @@ def call_roll(
     """
     nodes = sorted(grid.get_node_ids())
     if not nodes:
-        return Presence({})
-    questions = [question(node, server_round, answer_s) for node in nodes]
-    answers = grid.send_and_receive(questions, timeout=answer_s)
+        return ClientNodes({})
+    messages = [roll_call_message(node, server_round, answer_s) for node in nodes]
+    answers = grid.send_and_receive(messages, timeout=answer_s)
     claims: dict[str, list[int]] = {}
     refused: dict[int, str] = {}
     for node, answer in asked_for(answers, nodes, str(server_round)).items():
@@ -65,4 +65,4 @@ def call_roll(
         refused |= {
             node: f"client {client!r} is node {holder}" for node in claims[client] if node != holder
         }
-    return Presence(node_of, refused)
+    return ClientNodes(node_of, refused)

@@ -1,9 +1,8 @@
 """A Flower strategy that asks a policy whom to configure, and averages by edge first."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import get_args
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -12,24 +11,17 @@ from flwr.serverapp.strategy import Result, Strategy
 from stagewise.decisions import Decision
 from stagewise.errors import StagewiseError, shown
 from stagewise.flower.chosen_nodes import ChosenNodes
-from stagewise.flower.orders import Order, as_sent
-from stagewise.flower.replies import (
-    Judged,
-    all_alike,
-    arrays_of,
-    asked_for,
-    judge_figures,
-    judge_update,
-)
-from stagewise.flower.report import RoundReport, Update, save_reports
-from stagewise.flower.roll_call import Presence, await_nodes, call_roll
+from stagewise.flower.edge_round import EdgeRound, as_sent
+from stagewise.flower.replies import NodeReply, all_alike, arrays_of, asked_for, judge
+from stagewise.flower.report import RoundReport, save_reports
+from stagewise.flower.roll_call import ClientNodes, await_nodes, roll_call
+from stagewise.flower.training import EvaluateFn, FlowerTraining
 from stagewise.flower.wrapped import by_client, check_wrapped, default_strategy, weight_key
-from stagewise.plan_b.remedies import Remedy, edge_weights
-from stagewise.policy import Policy, PolicyFactory
-from stagewise.simulator.config import Replanning
-from stagewise.simulator.decider import Decider, make_policy, policy_name
-from stagewise.world.checks import finite, seed_number, whole
-from stagewise.world.rounds import round_of
+from stagewise.outcomes import trains_anything
+from stagewise.policies.registry import PolicyLike, make_policy
+from stagewise.policies.remedied import Remedied, Remedy, checked_remedy
+from stagewise.world.checks import finite, whole
+from stagewise.world.rounds import Round, round_of
 from stagewise.world.scenario import Scenario
 
 _log = logging.getLogger("flwr")
@@ -49,7 +41,7 @@ class StagewiseStrategy(Strategy):
     def __init__(
         self,
         scenario: Scenario,
-        policy: str | Policy | PolicyFactory = "pool",
+        policy: PolicyLike = "pool",
         seed: int = 0,
         *,
         wrapped: Strategy | None = None,
@@ -68,13 +60,12 @@ class StagewiseStrategy(Strategy):
         self.rounds: list[RoundReport] = []
         check_wrapped(self.wrapped)
         self._check_remedy()
-        self._name = policy_name(policy)
-        made = make_policy(policy, scenario, seed_number(seed))
-        self._decider = Decider(made, self._name, remedy, Replanning(), lambda index, plan: None)
-        self._presence = Presence({})
-        self._order: Order | None = None
+        made = make_policy(policy, scenario, seed)
+        self.policy = made if remedy is None else Remedied(made, remedy)
+        self._present = ClientNodes({})
+        self._edge_round: EdgeRound | None = None
         self._evaluating: dict[int, str] = {}
-        self._timeout_s = 3600.0
+        self.timeout_s = 3600.0
 
     def start(
         self,
@@ -84,56 +75,88 @@ class StagewiseStrategy(Strategy):
         timeout: float = 3600,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        evaluate_fn: EvaluateFn | None = None,
     ) -> Result:
-        """As Flower's; `timeout` seconds hold for every edge round."""
-        self._timeout_s = finite("timeout", timeout, 0, open_below=True)
+        """As Flower's; `timeout` seconds hold for every edge round.
+
+        The policy is told `accuracy` and `loss` of what `evaluate_fn` returns.
+        """
+        whole("num_rounds", num_rounds, 0)
+        self.timeout_s = finite("timeout", timeout, 0, open_below=True)
         await_nodes(grid, len(self.scenario.clients), self.answer_s)
-        return super().start(
-            grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
+        training = FlowerTraining(
+            self, grid, initial_arrays, train_config, evaluate_config, evaluate_fn
         )
+        return training.run(num_rounds)
+
+    def call_roll(self, grid: Grid, server_round: int) -> Round:
+        """The round of those who answer the roll call."""
+        self._present = roll_call(
+            grid, self.scenario.clients, self._present.node_of, server_round, self.answer_s
+        )
+        for node, reason in self._present.refused.items():
+            _log.warning("node %d is left out: %s", node, reason)
+        return round_of(self.scenario, self._present.node_of, server_round - 1)
+
+    def begin_round(self, decision: Decision) -> RoundReport:
+        """Take a decision as that of the round at hand."""
+        if decision.answer.edge_weights is not None and not self.aggregate_by_edge:
+            raise StagewiseError(
+                f"round {decision.round.index + 1}: edge_weights in the answer of "
+                f"{shown(decision.method)}: must go with aggregate_by_edge = True"
+            )
+        self.rounds.append(RoundReport(decision, self._present.refused, []))
+        self._edge_round = None
+        _log.info(
+            "configure_train: %d of %d clients are there, %d train at %d edges%s",
+            len(self._present.node_of),
+            len(self.scenario.clients),
+            len(decision.assignment),
+            len(set(decision.assignment.values())),
+            "" if decision.feasible else f"; not within the limits: {decision.violations[0]}",
+        )
+        return self.rounds[-1]
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Messages to the clients the policy assigns, and to no others."""
-        self._order = None
-        decision = self._decide(grid, server_round)
-        node_of = {client: self._presence.node_of[client] for client in decision.assignment}
-        if not node_of:
+        """Orders to the clients the policy assigns, and to no others."""
+        decision = self._decision(server_round)
+        node_of = {client: self._present.node_of[client] for client in decision.assignment}
+        if not node_of or not trains_anything(decision):
             return []
         visible = ChosenNodes(grid, list(node_of.values()))
         made = self.wrapped.configure_train(server_round, arrays, config, visible)
-        order = self._first_order(server_round, decision, by_client(made, node_of), arrays)
+        current = self._first_edge_round(server_round, decision, by_client(made, node_of), arrays)
         for _ in range(self.edge_rounds - 1):
-            messages = list(order.message_of.values())
-            replies = grid.send_and_receive(messages, timeout=self._timeout_s)
-            order = order.next(self._counted(order, replies))
-        self._order = order
-        return list(order.message_of.values())
+            orders = list(current.order_of.values())
+            replies = grid.send_and_receive(orders, timeout=self.timeout_s)
+            current = current.next(self._counted(current, replies))
+        self._edge_round = current
+        return list(current.order_of.values())
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The new model, or None where no update is of use: the model then stays as it is."""
-        order, self._order = self._order, None
-        if order is None:
+        last, self._edge_round = self._edge_round, None
+        if last is None:
             return None, None
-        counted = self._counted(order, replies)
-        combined = [each.reply for each in counted.values() if each.reply]
+        counted = self._counted(last, replies)
+        combined = [each.message for each in counted.values() if each.message]
         if self.aggregate_by_edge:
-            combined = order.edge_replies(counted, weight_key(self.wrapped), self._shares())
+            combined = last.edge_replies(counted, weight_key(self.wrapped), self._shares())
         if not combined:
             _log.warning("round %d: no update is of use; the model stays as it is", server_round)
             return None, None
         arrays, metrics = self.wrapped.aggregate_train(server_round, combined)  # Eq. 3
-        return None if arrays is None else as_sent(arrays, order.like), metrics or None
+        return None if arrays is None else as_sent(arrays, last.like), metrics or None
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """As the wrapped strategy does it, among the clients that answered the query."""
-        client_of = {node: client for client, node in self._presence.node_of.items()}
+        client_of = {node: client for client, node in self._present.node_of.items()}
         self._evaluating = {}
         if not client_of:
             return []
@@ -142,7 +165,7 @@ class StagewiseStrategy(Strategy):
         messages = list(messages)
         for message in messages:
             message.metadata.group_id = str(server_round)
-            message.metadata.ttl = self._timeout_s
+            message.metadata.ttl = self.timeout_s
             node = message.metadata.dst_node_id
             self._evaluating[node] = client_of[node]
         return messages
@@ -153,19 +176,21 @@ class StagewiseStrategy(Strategy):
         """As the wrapped strategy does it, over the evaluations of use."""
         came = asked_for(replies, list(self._evaluating), str(server_round))
         key = weight_key(self.wrapped)
-        judged = {c: judge_figures(came.get(node), key) for node, c in self._evaluating.items()}
+        judged = {c: judge(came.get(node), None, key) for node, c in self._evaluating.items()}
         judged = all_alike(judged)
         for client, each in judged.items():
             if each.reason:
                 _log.warning("evaluation by client %s %s: %s", client, each.fate, each.reason)
-        usable = [each.reply for each in judged.values() if each.reply]
+        usable = [each.message for each in judged.values() if each.message]
         return self.wrapped.aggregate_evaluate(server_round, usable) if usable else None
 
     def summary(self) -> None:
         """Log what the strategy was made with."""
         how = f"by edge, edge rounds: {self.edge_rounds}" if self.aggregate_by_edge else "by client"
         _log.info("\t├──> %r", self.scenario)
-        _log.info("\t├──> Policy: %s | remedy: %s | averaged %s", self._name, self.remedy, how)
+        _log.info(
+            "\t├──> Policy: %s | remedy: %s | averaged %s", self.policy.title, self.remedy, how
+        )
         self.wrapped.summary()
 
     def save(self, folder: str | Path) -> None:
@@ -173,10 +198,8 @@ class StagewiseStrategy(Strategy):
         save_reports(self.scenario, self.rounds, Path(folder))
 
     def _check_remedy(self) -> None:
-        names = get_args(Remedy)
-        if self.remedy is not None and self.remedy not in names:
-            rule = f"must be one of {', '.join(names)}"
-            raise StagewiseError(f"remedy = {shown(self.remedy)}: {rule}")
+        if self.remedy is not None:
+            checked_remedy(self.remedy)
         if self.aggregate_by_edge:
             return
         if self.remedy == "reweight" or self.edge_rounds > 1:
@@ -184,56 +207,43 @@ class StagewiseStrategy(Strategy):
             value = shown(getattr(self, what))
             raise StagewiseError(f"{what} = {value}: must go with aggregate_by_edge = True")
 
-    def _decide(self, grid: Grid, server_round: int) -> Decision:
-        clients = self.scenario.clients
-        self._presence = call_roll(
-            grid, clients, self._presence.node_of, server_round, self.answer_s
-        )
-        for node, reason in self._presence.refused.items():
-            _log.warning("node %d is left out: %s", node, reason)
-        online = round_of(self.scenario, self._presence.node_of)
-        decision = self._decider.decide(online, server_round - 1)
-        self.rounds.append(RoundReport(online, decision, self._presence.refused, []))
-        _log.info(
-            "configure_train: %d of %d clients are there, %d train at %d edges%s",
-            len(self._presence.node_of),
-            len(clients),
-            len(decision.assignment),
-            len(set(decision.assignment.values())),
-            "" if decision.feasible else f"; not within the limits: {decision.violations[0]}",
-        )
-        return decision
+    def _decision(self, server_round: int) -> Decision:
+        """The decision of the round at hand."""
+        if not self.rounds or self.rounds[-1].decision.round.index != server_round - 1:
+            raise StagewiseError(
+                f"round {server_round}: nothing is decided: StagewiseStrategy must be the strategy that "
+                f"is started; another strategy goes into `wrapped`, not around it"
+            )
+        return self.rounds[-1].decision
 
-    def _first_order(
+    def _first_edge_round(
         self,
         server_round: int,
         decision: Decision,
-        message_of: Mapping[str, Message],
+        order_of: Mapping[str, Message],
         arrays: ArrayRecord,
-    ) -> Order:
+    ) -> EdgeRound:
         clients = self.scenario.clients
-        return Order(
+        return EdgeRound(
             server_round=server_round,
             edge_round=0,
             edge_of=decision.assignment,
-            message_of=message_of,
-            data_of={client: int(clients.data[clients.index[client]]) for client in message_of},
+            order_of=order_of,
+            data_of={client: int(clients.data[clients.index[client]]) for client in order_of},
             like=arrays_of(arrays),
-            timeout_s=self._timeout_s,
+            timeout_s=self.timeout_s,
         )
 
-    def _counted(self, order: Order, replies: Iterable[Message]) -> dict[str, Judged]:
+    def _counted(self, sent: EdgeRound, replies: Iterable[Message]) -> dict[str, NodeReply]:
         """The updates of use, by client; the fate of every one asked for is reported."""
-        node_of = {c: message.metadata.dst_node_id for c, message in order.message_of.items()}
-        came = asked_for(replies, list(node_of.values()), order.group)
+        node_of = {client: order.metadata.dst_node_id for client, order in sent.order_of.items()}
+        came = asked_for(replies, list(node_of.values()), sent.group)
         key = None if self.aggregate_by_edge else weight_key(self.wrapped)
-        judged = {c: judge_update(came.get(node), order.like, key) for c, node in node_of.items()}
+        judged = {c: judge(came.get(node), sent.model_for(c), key) for c, node in node_of.items()}
         if not self.aggregate_by_edge:
             judged = all_alike(judged)
         for client, each in judged.items():
-            edge = order.edge_of[client]
-            update = Update(client, edge, order.edge_round, each.fate, each.reason)
-            self.rounds[-1].updates.append(update)
+            self.rounds[-1].updates.append(sent.report(client, each, came.get(node_of[client])))
             if each.reason:
                 _log.warning("update of client %s %s: %s", client, each.fate, each.reason)
         counted = {client: each for client, each in judged.items() if each.fate == "counted"}
@@ -242,7 +252,7 @@ class StagewiseStrategy(Strategy):
 
     def _shares(self) -> Mapping[str, float]:
         """What each edge's data is multiplied by in Eq. 3; nothing stands for 1."""
-        if self.remedy != "reweight":
+        weights = self.rounds[-1].decision.answer.edge_weights
+        if weights is None:
             return {}
-        weights = edge_weights(self.rounds[-1].decision)
         return dict(zip(self.scenario.edges.ids, weights.tolist(), strict=True))

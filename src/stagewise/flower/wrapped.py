@@ -9,7 +9,7 @@ from stagewise.errors import StagewiseError
 
 
 def default_strategy() -> Strategy:
-    """FedAvg for whomever it is given; clients do not evaluate."""
+    """FedAvg for all clients it is given; clients do not evaluate."""
     return FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
 
 

@@ -16,7 +16,7 @@ _HOT = Effort(
     end_temperature=0.1,
     penalty=20.0,
     hardening=10.0,
-    mending_runs=0,
+    fix_runs=0,
 )
 _COLD = Effort(
     runs=1,
@@ -25,7 +25,7 @@ _COLD = Effort(
     end_temperature=0.015,
     penalty=20.0,
     hardening=50.0,
-    mending_runs=0,
+    fix_runs=0,
 )
 _COLDER = replace(_COLD, start_temperature=0.1, end_temperature=0.01)
 
@@ -60,7 +60,7 @@ def search_plan(
         instance,
         seed=seed,
         passes=(_HOT, _COLD, _COLDER),
-        mending=_HOT,
+        fixing=_HOT,
         seconds=seconds,
         executor=executor,
     )

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.plan_a.client_set import improve_client_set, random_client_set
 from stagewise.plan_a.effort import search_plan
 from stagewise.plan_a.recourse import plan_by_recourse
 from stagewise.plans import Plan, make_plan
@@ -16,9 +15,10 @@ from stagewise.pool.library import Library
 from stagewise.problem.risk import RiskName, risk_measure
 from stagewise.problem.statement import Problem, p1
 from stagewise.randomness import generator
+from stagewise.search.client_set import improve_client_set, random_client_set
 from stagewise.search.instance import build_instance
-from stagewise.warm_up import warm_up
-from stagewise.world.checks import finite, seed_number
+from stagewise.warm_up import warm_up, warm_up_association
+from stagewise.world.checks import finite, instance_of, seed_number
 from stagewise.world.scenario import IntArray, Scenario
 
 
@@ -46,19 +46,42 @@ def plan(
 ) -> Plan:
     """Plan A: choose the long-term clients of every edge by solving P1.
 
-    `method` is `paper` (Algs. 2, 3), `local-search`, or `pool`, which chooses its assignment by what
-    rounds cost after repair and brings a library of clusters; `risk` is the measure that stands for
-    (11a) and (11b); `seconds` a limit on each search. A scenario without a plan inside its limits
-    still gets the best one found, with `feasible` false and its violations. A large scenario is
-    searched in parts, on `executor` where one is given and otherwise on all processors; the plan
-    is the same on any number of them.
+    A scenario without a plan inside its limits still gets the best one found, with `feasible` false
+    and its violations.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The system.
+    method : {"pool", "local-search", "paper"}
+        `paper` is Algs. 2 and 3. `pool` chooses its assignment by what rounds cost after repair,
+        and brings a library of clusters.
+    risk : {"exact", "sampled", "markov"}
+        The measure that stands for (11a) and (11b).
+    seed : int
+        Of every random draw.
+    seconds : float, optional
+        A limit on each search.
+    executor : Executor, optional
+        Where the parts of a large scenario are searched; by default on all processors. The plan is
+        the same on any number of them.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> stagewise.plan(scenario, method="local-search").edge_of.shape
+    (30,)
     """
-    if method not in PLANNERS:
+    instance_of("scenario", scenario, Scenario)
+    if method not in tuple(PLANNERS):
         raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLANNERS)}")
     seed_number(seed)
     if seconds is not None:
         finite("seconds", seconds, 0, open_below=True)
     warm_up()
+    if method == "paper":
+        warm_up_association()
     began = time.perf_counter()
     measure = risk_measure(scenario, risk, seed)
     edge_of, library = PLANNERS[method](p1(scenario, measure), seed, seconds, executor)

@@ -74,12 +74,12 @@ def plan_by_recourse(
     for found in candidates:
         made = make_plan(problem.risk, found.assignment, method="pool", seed=seed, plan_ms=0.0)
         plan = replace(made, library=library)
-        costs.append(np.mean([_after_repair(plan, r, index) for index, r in enumerate(rounds)]))
+        costs.append(np.mean([_after_repair(plan, round_) for round_ in rounds]))
     return candidates[int(np.argmin(costs))].assignment
 
 
-def _after_repair(plan: Plan, round_: Round, index: int) -> float:
+def _after_repair(plan: Plan, round_: Round) -> float:
     """What a round costs under `plan`, more if it stays infeasible."""
-    found = pick_round(plan, round_, index, "strict")
+    found = pick_round(plan, round_, "strict")
     cost = p0(round_).objective(found.assignment)
     return cost if found.violation == 0 else _INFEASIBLE * cost

@@ -1,15 +1,14 @@
-"""Repair: mend the plan for a round directly, by local search around who is left of it."""
+"""Repair: change the plan for a round directly, by local search around who is left of it."""
 
 import numpy as np
 
 from stagewise.plans import Plan
-from stagewise.problem.statement import Mode, p2
+from stagewise.problem.statement import Mode, p2, still_there
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE, search_by_neighbourhoods
 from stagewise.search.instance import MUST_SERVE, build_instance
 from stagewise.search.local_search import Effort, local_search
 from stagewise.search.state import new_state, start_from
-from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray
 
@@ -25,44 +24,53 @@ _LARGE = Effort(
     end_temperature=0.01,
     penalty=20.0,
     hardening=30.0,
-    mending_runs=0,
+    fix_runs=0,
 )
-_MENDING = Effort(runs=2, moves_per_edge=20_000, mending_runs=0)
+_FIXING = Effort(runs=2, moves_per_edge=20_000, fix_runs=0)
 
 
-def repair(plan: Plan, round_: Round, index: int, mode: Mode) -> IntArray:
+def repair(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) -> IntArray:
     """The round's assignment: the plan's online clients, with stand-ins where an edge needs them.
 
     In `strict` mode an edge whose remaining clients suffice is left as it is, since one client more
     only adds cost; the search works at the others. In `flexible` mode it works at all of them.
+    `seconds`, where given, is how long it goes on.
     """
     instance = build_instance(p2(round_, plan.edge_of, mode))
-    present = np.where(round_.online, plan.edge_of, UNASSIGNED)
+    present = still_there(round_, plan.edge_of)
     state = new_state(instance)
     start_from(instance, state, present)
     focus = np.flatnonzero(state.violation > 0)
     if mode == "flexible":
-        focus = np.arange(len(plan.scenario.edges))
+        focus = np.flatnonzero(round_.edges_up)
     if len(focus) == 0:
         return present
-    seed = integer_seed(plan.seed, "repair", index)
+    seed = integer_seed(plan.seed, "repair", round_.index)
     if len(plan.scenario.edges) > LARGEST_WHOLE:
         found = search_by_neighbourhoods(
-            instance, present, seed=seed, passes=[_LARGE], mending=_MENDING, focus=focus
+            instance,
+            present,
+            seed=seed,
+            passes=[_LARGE],
+            fixing=_FIXING,
+            focus=focus,
+            seconds=seconds,
         )
     else:
         effort = _STRICT if mode == "strict" else _FLEXIBLE
-        found = local_search(instance, present, seed=seed, effort=effort, focus=focus, state=state)
+        found = local_search(
+            instance, present, seed=seed, effort=effort, seconds=seconds, focus=focus, state=state
+        )
     return found.assignment
 
 
-def repair_by_lending(plan: Plan, round_: Round, index: int) -> IntArray:
+def repair_by_lending(plan: Plan, round_: Round) -> IntArray:
     """Repair where a long-term client must still serve, but at whichever edge needs it."""
     instance = build_instance(p2(round_, plan.edge_of), pinned=MUST_SERVE)
-    present = np.where(round_.online, plan.edge_of, UNASSIGNED)
-    seed = integer_seed(plan.seed, "lend", index)
+    present = still_there(round_, plan.edge_of)
+    seed = integer_seed(plan.seed, "lend", round_.index)
     if len(plan.scenario.edges) > LARGEST_WHOLE:
         return search_by_neighbourhoods(
-            instance, present, seed=seed, passes=[_LARGE], mending=_MENDING
+            instance, present, seed=seed, passes=[_LARGE], fixing=_FIXING
         ).assignment
     return local_search(instance, present, seed=seed, effort=_FLEXIBLE).assignment

@@ -1,11 +1,9 @@
 """Clusters of one edge at given prices, as columns."""
 
-from typing import Any
-
 import numpy as np
 
 from stagewise.exact.columns import Columns, columns_at
-from stagewise.pool.generation import Bench, generate_clusters
+from stagewise.pool.generation import ClusterWorkspace, generate_clusters
 from stagewise.pool.prices import Prices
 from stagewise.search.instance import Instance
 from stagewise.search.random_bits import bits_from
@@ -15,30 +13,34 @@ _STARTS = 8
 _STARTS_FOR_ONE = 3
 
 
-def cheap_clusters(instance: Instance, edge: int, prices: Prices, bench: Bench) -> Columns:
-    """About as many of the cheapest clusters of `edge` as `bench` is made for."""
-    found = _generate(instance, edge, prices, _STARTS, bench)
-    wanted = len(bench.ranked)
-    rows: Any = np.arange(found)
-    if found > wanted:
-        rows = np.argpartition(bench.cost[:found], wanted)[:wanted]
-    return columns_at(instance, edge, bench.link, bench.members[rows], bench.size[rows])
+def cheap_clusters(
+    instance: Instance, edge: int, prices: Prices, work: ClusterWorkspace
+) -> Columns:
+    """About as many of the cheapest clusters of `edge` as `work` is made for."""
+    found = _generate(instance, edge, prices, _STARTS, work)
+    max_clusters = len(work.ranked)
+    rows = np.arange(found)
+    if found > max_clusters:
+        rows = np.argpartition(work.cost[:found], max_clusters)[:max_clusters]
+    return columns_at(instance, edge, work.link, work.members[rows], work.size[rows])
 
 
 def cheapest_cluster(
-    instance: Instance, edge: int, prices: Prices, bench: Bench
+    instance: Instance, edge: int, prices: Prices, work: ClusterWorkspace
 ) -> IntArray | None:
     """The members of the cheapest cluster of `edge` that a short search finds, pinned ones apart."""
-    found = _generate(instance, edge, prices, _STARTS_FOR_ONE, bench)
+    found = _generate(instance, edge, prices, _STARTS_FOR_ONE, work)
     if found == 0:
         return None
-    row = int(np.argmin(bench.cost[:found]))
-    links = bench.link[bench.members[row, : bench.size[row]]]
+    row = int(np.argmin(work.cost[:found]))
+    links = work.link[work.members[row, : work.size[row]]]
     return np.asarray(instance.link_client[links])
 
 
-def _generate(instance: Instance, edge: int, prices: Prices, starts: int, bench: Bench) -> int:
+def _generate(
+    instance: Instance, edge: int, prices: Prices, starts: int, work: ClusterWorkspace
+) -> int:
     second = float(prices.delay[edge])
     return int(
-        generate_clusters(instance, edge, prices.client, second, starts, bits_from(edge), bench)
+        generate_clusters(instance, edge, prices.client, second, starts, bits_from(edge), work)
     )

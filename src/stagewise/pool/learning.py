@@ -1,20 +1,21 @@
-"""A library with learned prices: draft, price it on sampled rounds, stock it anew."""
+"""A library with learned prices: draft, price it on sampled rounds, generate it again."""
 
 from concurrent.futures import Executor
 
 import numpy as np
 
-from stagewise.pool.library import Library, stock
+from stagewise.compiled import NONE
+from stagewise.pool.library import Library, generate_library
 from stagewise.pool.pick import LARGEST_SEARCHED, online_columns, price
 from stagewise.pool.prices import Prices, even_prices
-from stagewise.pool.pricing import NONE
 from stagewise.problem.statement import p0
 from stagewise.randomness import generator
 from stagewise.search.instance import build_instance
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
 
-_FEWEST, _MOST, _IN_ALL = 300, 4_000, 80_000  # clusters: of an edge, of an edge, of all edges
+_MIN_CLUSTERS, _MAX_CLUSTERS = 300, 4_000  # of an edge
+_MAX_IN_ALL = 80_000  # clusters of all edges together
 _DRAFTS = 2
 _ROUNDS = 16
 _STEPS = 60
@@ -34,21 +35,21 @@ def build_library(
     The clusters of a large system are generated on `executor`, by default on all processors.
     """
     edges = len(scenario.edges)
-    wanted = clusters_per_edge or max(_FEWEST, min(_MOST, _IN_ALL // edges))
+    clusters = clusters_per_edge or max(_MIN_CLUSTERS, min(_MAX_CLUSTERS, _MAX_IN_ALL // edges))
     prices = even_prices(scenario)
     if edges <= _LARGEST_LEARNED:
         rounds = sampled_rounds(scenario, seed, _ROUNDS)
         for _ in range(_DRAFTS):
-            draft = stock(scenario, prices, max(1, wanted // 2), executor)
+            draft = generate_library(scenario, prices, max(1, clusters // 2), executor)
             prices = learned_prices(draft, rounds)
-    return stock(scenario, prices, wanted, executor)
+    return generate_library(scenario, prices, clusters, executor)
 
 
 def sampled_rounds(scenario: Scenario, seed: int, number: int) -> list[Round]:
     """Rounds in which every client is online with its own probability."""
     rng = generator(seed, "sampled rounds")
     probability = scenario.clients.online_probability
-    return [Round(scenario, rng.random(len(probability)) < probability) for _ in range(number)]
+    return [Round(scenario, rng.random(len(probability)) < probability, g) for g in range(number)]
 
 
 def learned_prices(library: Library, rounds: list[Round]) -> Prices:

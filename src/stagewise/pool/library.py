@@ -11,20 +11,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stagewise.compiled import NONE
 from stagewise.exact.columns import Columns
 from stagewise.pool.clusters import cheap_clusters
-from stagewise.pool.generation import new_bench
+from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.parts import parts
 from stagewise.pool.prices import Prices
-from stagewise.problem.statement import Problem
+from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance
 from stagewise.search.workers import workers
 from stagewise.world.costs import LinkCosts
+from stagewise.world.rounds import everybody_online
 from stagewise.world.scenario import IntArray, Scenario
 
 # What a nat of unlikelihood costs, in units of what one client costs.
 _UNLIKELY = 0.1
-_MISSING = -1
 _EDGES_OF_A_TASK = 25
 
 
@@ -46,12 +47,11 @@ class Library:
         return len(self.links)
 
 
-def stock(
+def generate_library(
     scenario: Scenario, prices: Prices, clusters_per_edge: int, executor: Executor | None = None
 ) -> Library:
     """The cheapest clusters of every edge at `prices`, by how unlikely their members are, too."""
-    everybody = np.ones(len(scenario.clients), dtype=np.bool_)
-    instance = build_instance(Problem(scenario, scenario.costs, everybody))
+    instance = build_instance(p0(everybody_online(scenario)))
     unlikely = -np.log(np.maximum(scenario.clients.online_probability, 1e-6))
     priced = Prices(prices.client + _UNLIKELY * instance.price_scale * unlikely, prices.delay)
     with workers(executor) as pool:
@@ -63,33 +63,33 @@ def stock(
             for part in parts(instance, _EDGES_OF_A_TASK)
         ]
         found = [part.in_whole(columns) for part, task in tasks for columns in task.result()]
-    return _bound_together(scenario, found, prices)
+    return _library_of(scenario, found, prices)
 
 
-def clusters_of_part(instance: Instance, prices: Prices, wanted: int) -> list[Columns]:
+def clusters_of_part(instance: Instance, prices: Prices, max_clusters: int) -> list[Columns]:
     """What is handed to a worker: the clusters of each edge of a part."""
-    bench = new_bench(instance, wanted)
-    return [cheap_clusters(instance, edge, prices, bench) for edge in range(len(instance.capacity))]
+    work = new_cluster_workspace(instance, max_clusters)
+    return [cheap_clusters(instance, edge, prices, work) for edge in range(len(instance.capacity))]
 
 
-def _bound_together(scenario: Scenario, parts: list[Columns], prices: Prices) -> Library:
+def _library_of(scenario: Scenario, parts: list[Columns], prices: Prices) -> Library:
     width = max(1, max(int((part.members >= 0).sum(axis=1).max(initial=0)) for part in parts))
     start = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-    clients = np.concatenate([_fitted(part.members, width) for part in parts])
+    clients = np.concatenate([_padded(part.members, width) for part in parts])
     links = member_links(scenario, start, clients)
     return Library(start, clients, links, prices, scenario.costs)
 
 
-def _fitted(members: npt.NDArray[np.int32], width: int) -> npt.NDArray[np.int32]:
+def _padded(members: npt.NDArray[np.int32], width: int) -> npt.NDArray[np.int32]:
     missing = max(0, width - members.shape[1])
-    return np.pad(members[:, :width], ((0, 0), (0, missing)), constant_values=_MISSING)
+    return np.pad(members[:, :width], ((0, 0), (0, missing)), constant_values=NONE)
 
 
 def member_links(
     scenario: Scenario, start: IntArray, clients: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int32]:
     """The link of each member to its cluster's edge; -1 beyond the last member, or without a link."""
-    links = np.full(clients.shape, _MISSING, dtype=np.int32)
+    links = np.full(clients.shape, NONE, dtype=np.int32)
     row, place = np.nonzero(clients >= 0)
     edge = np.repeat(np.arange(len(start) - 1), np.diff(start))[row]
     links[row, place] = scenario.links.find(clients[row, place].astype(np.int64), edge)

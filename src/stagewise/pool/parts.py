@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagewise.exact.columns import NOBODY, Columns
+from stagewise.compiled import NONE
+from stagewise.exact.columns import Columns
 from stagewise.pool.prices import Prices
 from stagewise.search.blocks import candidate_rank, cut_out
 from stagewise.search.instance import Instance
@@ -29,7 +30,7 @@ class Part:
 
     def in_whole(self, columns: Columns) -> Columns:
         """Columns of the part in the numbers of the whole."""
-        members = np.where(columns.members == NOBODY, NOBODY, self.clients[columns.members])
+        members = np.where(columns.members == NONE, NONE, self.clients[columns.members])
         return replace(
             columns,
             edge=columns.edge + np.int32(self.first),

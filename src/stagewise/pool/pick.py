@@ -3,30 +3,36 @@
 Clients that several edges want get a price (a Lagrangian multiplier, by a few subgradient steps). With
 few edges the prices give a bound; clusters above it are dropped and the few left are searched
 completely. With many, each edge chooses again in turn. Edges that are left without a cluster get new
-ones on the spot, and the incremental kernel polishes the result.
+ones, and the incremental kernel polishes the result.
 
 A library is made for the costs of a scenario. In a round whose costs are far from them, every edge gets
 clusters of the round's own: generated, priced together, and generated again at these prices.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from stagewise.compiled import compiled
+from stagewise.compiled import NONE, compiled, writable
 from stagewise.exact.columns import Columns, edge_of, join, select
-from stagewise.exact.packing import pack
+from stagewise.exact.packing import Budget, pack
 from stagewise.pool.clusters import cheap_clusters
-from stagewise.pool.generation import new_bench
+from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.library import Library
 from stagewise.pool.prices import Prices, even_prices
-from stagewise.pool.pricing import NONE, improve_choice, price_clients
-from stagewise.pool.stand_ins import serve_the_rest
+from stagewise.pool.pricing import (
+    Choices,
+    improve_choice,
+    new_pricing_workspace,
+    price_clients,
+)
+from stagewise.pool.unserved import serve_unserved
 from stagewise.search.instance import Instance
 from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.world.costs import LinkCosts
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import FloatArray, IntArray
+from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
 _STEPS = 8
 _CLOSER_STEPS = 24
@@ -36,13 +42,13 @@ LARGEST_SEARCHED = 12
 _SEARCH_STEPS = 200_000
 _PASSES = 5
 _FEW = 4  # an edge with fewer clusters online gets new ones
-_ON_THE_SPOT = 100
-_ON_THE_SPOT_OF_MANY = 40
+_NEW_CLUSTERS = 100
+_NEW_CLUSTERS_OF_MANY = 40
 FAR = 0.3
 """Where a library no longer has the cheapest clusters (docs/pool.md): how far the energies or delays of
 online clients' links are from those it was made for, in parts of these."""
-_OF_ITS_OWN = 40
-_PASSES_OF_ITS_OWN = 3
+_ROUND_CLUSTERS = 40  # of each edge, where the library does not fit the round
+_ROUND_PASSES = 3
 _STEPS_BETWEEN = 12
 _POLISH = Effort(runs=1, moves_per_edge=300, start_temperature=0.02, end_temperature=0.005)
 
@@ -56,7 +62,9 @@ def pick_from_library(
     """
     columns, counts = online_columns(library, round_, surcharge)
     if costs_are_far(round_, library.costs):
-        return _pick(instance, *_with_its_own(instance, columns, even_prices(round_.scenario)))
+        return _pick(
+            instance, *_with_round_clusters(instance, columns, even_prices(round_.scenario))
+        )
     lacking = np.flatnonzero(counts < _FEW).tolist()
     if lacking:
         columns = join([columns, _generate(instance, lacking, library.prices)])
@@ -68,7 +76,7 @@ def pick_on_the_spot(
 ) -> Found:
     """The same with clusters generated for this round alone, around the clients in `pinned`."""
     if costs_are_far(round_, library.costs):
-        own = _with_its_own(instance, None, even_prices(round_.scenario))
+        own = _with_round_clusters(instance, None, even_prices(round_.scenario))
         return _pick(instance, *own, pinned)
     edges = list(range(len(instance.capacity)))
     columns = _generate(instance, edges, library.prices)
@@ -80,37 +88,37 @@ def costs_are_far(round_: Round, usual: LinkCosts) -> bool:
     now = round_.costs
     if now is usual:
         return False
-    online = round_.online[round_.scenario.links.client]
+    usable = round_.usable
     return any(
-        np.abs(costs - others)[online].sum() > FAR * others[online].sum()
+        np.abs(costs - others)[usable].sum() > FAR * others[usable].sum()
         for costs, others in ((now.energy_j, usual.energy_j), (now.delay_s, usual.delay_s))
     )
 
 
-def _with_its_own(
+def _with_round_clusters(
     instance: Instance, columns: Columns | None, prices: Prices
 ) -> tuple[Columns, Prices]:
     """Besides `columns`, clusters for this round alone, and the prices they have together."""
     edges = list(range(len(instance.capacity)))
     at_hand = [] if columns is None else [columns]
-    for number in range(_PASSES_OF_ITS_OWN):
+    for number in range(_ROUND_PASSES):
         if number:
             together = _in_order(join(at_hand))
             prices = price(
                 instance, together, prices, _STEPS_BETWEEN, np.inf, everyone=False
             ).prices
-        at_hand.append(_generate(instance, edges, prices, _OF_ITS_OWN))
+        at_hand.append(_generate(instance, edges, prices, _ROUND_CLUSTERS))
     return join(at_hand), prices
 
 
 def _generate(
-    instance: Instance, edges: list[int], prices: Prices, wanted: int | None = None
+    instance: Instance, edges: list[int], prices: Prices, max_clusters: int | None = None
 ) -> Columns:
-    """`wanted` clusters for each of `edges`, by default as many as a round has the time for."""
+    """At most `max_clusters` for each of `edges`, by default as many as a round has the time for."""
     many = len(instance.capacity) > LARGEST_SEARCHED
-    usual = _ON_THE_SPOT_OF_MANY if many else _ON_THE_SPOT
-    bench = new_bench(instance, usual if wanted is None else wanted)
-    return join([cheap_clusters(instance, edge, prices, bench) for edge in edges])
+    usual = _NEW_CLUSTERS_OF_MANY if many else _NEW_CLUSTERS
+    work = new_cluster_workspace(instance, usual if max_clusters is None else max_clusters)
+    return join([cheap_clusters(instance, edge, prices, work) for edge in edges])
 
 
 def online_columns(
@@ -124,26 +132,23 @@ def online_columns(
         weight = scenario.weights.energy
         link_energy = weight * link_energy + surcharge[scenario.links.client]
         uplink_energy = weight * uplink_energy
-    rows = np.empty(len(library), dtype=np.int64)
-    energy = np.empty(len(library))
-    delay = np.empty(len(library))
-    counts = np.zeros(len(scenario.edges), dtype=np.int64)
-    kept = online_clusters(
-        library.start,
-        library.clients,
-        library.links,
-        round_.online,
-        link_energy,
-        repeat * round_.costs.delay_s,
-        uplink_energy,
-        scenario.edges.uplink_delay_s,
-        rows,
-        energy,
-        delay,
-        counts,
+    costs = RoundCosts(
+        usable=writable(round_.usable),
+        link_energy=link_energy,
+        link_delay=repeat * round_.costs.delay_s,
+        uplink_energy=writable(uplink_energy),
+        uplink_delay=writable(scenario.edges.uplink_delay_s),
     )
-    edge = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    return Columns(edge, library.clients[rows[:kept]], energy[:kept], delay[:kept]), counts
+    found = OnlineClusters(
+        row=np.empty(len(library), dtype=np.int64),
+        energy=np.empty(len(library)),
+        delay=np.empty(len(library)),
+        counts=np.zeros(len(scenario.edges), dtype=np.int64),
+    )
+    kept = online_clusters(library.start, library.links, costs, found)
+    edge = np.repeat(np.arange(len(found.counts), dtype=np.int32), found.counts)
+    members = library.clients[found.row[:kept]]
+    return Columns(edge, members, found.energy[:kept], found.delay[:kept]), found.counts
 
 
 def _pick(
@@ -155,9 +160,9 @@ def _pick(
     choose = _search if edges <= LARGEST_SEARCHED else _choose_in_turn
     chosen = choose(instance, columns, prices)
     assignment = edge_of(instance, chosen, pinned)
-    unserved = np.setdiff1d(np.arange(edges), chosen.edge)
+    unserved = np.setdiff1d(np.flatnonzero(instance.in_round), chosen.edge)
     if len(unserved):
-        serve_the_rest(instance, assignment, unserved.tolist(), prices.delay)
+        serve_unserved(instance, assignment, unserved.tolist(), prices.delay)
     return local_search(instance, assignment, effort=_POLISH)
 
 
@@ -201,25 +206,18 @@ def _finish(instance: Instance, columns: Columns, priced: "Priced") -> Columns:
         priced = price(instance, columns, priced.prices, steps, priced.limit)
         if priced.choice is not None:
             incumbent = select(columns, priced.choice)
-    packing = pack(instance, columns, reduced, priced.base, priced.limit, None, steps=_SEARCH_STEPS)
+    packing = pack(
+        instance, columns, reduced, priced.base, priced.limit, Budget(steps=_SEARCH_STEPS)
+    )
     return incumbent if packing.rows is None else select(columns, packing.rows)
 
 
 def _choose_in_turn(instance: Instance, columns: Columns, prices: Prices) -> Columns:
-    """A good choice by pricing and second thoughts; edges may go without."""
+    """A good choice by pricing, then improved edge by edge; edges may go without."""
     choice = price(instance, columns, prices, _STEPS + _CLOSER_STEPS, np.inf, everyone=False).choice
     assert choice is not None
-    improve_choice(
-        _starts(instance, columns),
-        columns.members,
-        instance.energy_weight * columns.energy,
-        columns.delay,
-        instance.delay_weight,
-        _unserved_cost(instance, columns),
-        choice,
-        np.zeros(len(instance.lock)),
-        _PASSES,
-    )
+    price_of_taken = np.zeros(len(instance.lock))
+    improve_choice(_choices(instance, columns), choice, price_of_taken, _PASSES)
     return select(columns, choice[choice != NONE])
 
 
@@ -248,88 +246,79 @@ def price(
 
     `everyone` says that a choice must serve every edge; otherwise an edge may go without, row -1.
     """
-    edges, clients = len(instance.capacity), len(instance.lock)
-    starts = _starts(instance, columns)
-    reduced = np.empty(len(columns))
-    choice = np.full(edges, NONE, dtype=np.int64)
-    client_price, delay_price = prices.client.copy(), prices.delay.copy()
-    unserved = _unserved_cost(instance, columns)
-    reached = price_clients(
-        starts,
-        columns.members,
-        instance.energy_weight * columns.energy,
-        columns.delay,
-        instance.delay_weight,
-        unserved,
-        client_price,
-        delay_price,
-        steps,
-        limit,
-        reduced,
-        choice,
-        np.zeros(clients, dtype=np.int64),
-        np.zeros(edges, dtype=np.int64),
-        np.zeros((2, clients)),
-        np.zeros(edges),
-    )
-    incomplete = everyone and bool((choice == NONE).any())
-    nobody = np.diff(starts) == 0
-    padded = np.append(reduced, unserved)
-    least = np.minimum.reduceat(padded, starts[:-1])
-    least[nobody] = unserved
+    choices = _choices(instance, columns)
+    work = new_pricing_workspace(choices, prices.client, prices.delay)
+    reached = price_clients(choices, steps, limit, work)
+    incomplete = everyone and bool((work.choice == NONE).any())
+    padded = np.append(work.reduced, choices.unserved_cost)
+    least = np.minimum.reduceat(padded, choices.start[:-1])
+    least[np.diff(choices.start) == 0] = choices.unserved_cost
     return Priced(
-        prices=Prices(client_price, delay_price),
-        reduced=reduced - least[columns.edge],
-        base=float(least.sum() - client_price.sum()),
+        prices=Prices(work.client_price, work.delay_price),
+        reduced=work.reduced - least[columns.edge],
+        base=float(least.sum() - work.client_price.sum()),
         limit=limit if incomplete else float(reached),
-        choice=None if incomplete else choice,
+        choice=None if incomplete else work.choice,
     )
 
 
-def _starts(instance: Instance, columns: Columns) -> IntArray:
-    return np.searchsorted(columns.edge, np.arange(len(instance.capacity) + 1))
+def _choices(instance: Instance, columns: Columns) -> Choices:
+    """`columns`, which stand in order of edges, as compiled functions see them."""
+    cost = instance.energy_weight * columns.energy
+    largest = float((cost + instance.delay_weight * columns.delay).max(initial=0.0))
+    return Choices(
+        start=np.searchsorted(columns.edge, np.arange(len(instance.capacity) + 1)),
+        members=columns.members,
+        cost=cost,
+        delay=columns.delay,
+        delay_weight=instance.delay_weight,
+        # More than any edge can save by going without.
+        unserved_cost=10.0 * (largest + instance.price_scale),
+    )
 
 
-def _unserved_cost(instance: Instance, columns: Columns) -> float:
-    """More than any edge can save by going without."""
-    dearest = instance.energy_weight * columns.energy + instance.delay_weight * columns.delay
-    return 10.0 * (float(dearest.max(initial=0.0)) + instance.price_scale)
+class RoundCosts(NamedTuple):
+    """What a round's links and edges cost."""
+
+    usable: BoolArray
+    link_energy: FloatArray
+    link_delay: FloatArray
+    uplink_energy: FloatArray
+    uplink_delay: FloatArray
+
+
+class OnlineClusters(NamedTuple):
+    """Room for the clusters of a library that a round can use."""
+
+    row: IntArray
+    energy: FloatArray
+    delay: FloatArray
+    counts: IntArray
+    """Of each edge."""
 
 
 @compiled
-def online_clusters(
-    start,
-    clients,
-    links,
-    online,
-    link_energy,
-    link_delay,
-    uplink_energy,
-    uplink_delay,
-    rows,
-    energy,
-    delay,
-    counts,
-):
-    """The clusters whose members are all online, with their energy and delay in this round."""
+def online_clusters(start, links, costs, found):
+    """Find the clusters all of whose links are usable, with their energy and delay in this round."""
     kept = 0
     for j in range(start.shape[0] - 1):
         for row in range(start[j], start[j + 1]):
-            spent = uplink_energy[j]
+            energy = costs.uplink_energy[j]
             slowest = 0.0
-            there = True
-            for m in range(clients.shape[1]):
-                if clients[row, m] < 0:
+            complete = True
+            for m in range(links.shape[1]):
+                link = links[row, m]
+                if link < 0:
                     break
-                if not online[clients[row, m]]:
-                    there = False
+                if not costs.usable[link]:
+                    complete = False
                     break
-                spent += link_energy[links[row, m]]
-                slowest = max(slowest, link_delay[links[row, m]])
-            if there:
-                rows[kept] = row
-                energy[kept] = spent
-                delay[kept] = slowest + uplink_delay[j]
+                energy += costs.link_energy[link]
+                slowest = max(slowest, costs.link_delay[link])
+            if complete:
+                found.row[kept] = row
+                found.energy[kept] = energy
+                found.delay[kept] = slowest + costs.uplink_delay[j]
+                found.counts[j] += 1
                 kept += 1
-                counts[j] += 1
     return kept

@@ -1,55 +1,88 @@
 """Prices for clients that several edges want, and the choices that come of them, compiled.
 
-Clusters starts[j]:starts[j+1] belong to edge j. A client that is taken has an infinite price. An edge
-that gets no cluster counts `unserved`.
+A client that is taken has an infinite price.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
-from stagewise.compiled import compiled
+from stagewise.compiled import NONE, compiled
+from stagewise.world.scenario import FloatArray, IntArray
 
-NONE = -1
+
+class Choices(NamedTuple):
+    """The clusters to choose from: start[j]:start[j+1] belong to edge j."""
+
+    start: IntArray
+    members: npt.NDArray[np.int32]
+    """Shape (clusters, most members): clients, -1 beyond the last."""
+    cost: FloatArray
+    """What the energy of each cluster costs."""
+    delay: FloatArray
+    delay_weight: float
+    unserved_cost: float
+    """What an edge that gets no cluster counts."""
+
+
+class PricingWorkspace(NamedTuple):
+    """The prices and the choice that pricing works on, and room for it."""
+
+    client_price: FloatArray
+    delay_price: FloatArray
+    reduced: FloatArray
+    """Each cluster's cost at the best prices."""
+    choice: IntArray
+    """The cluster of each edge in the best disjoint choice, or -1."""
+    demand: IntArray
+    """How many edges have each client in their cheapest cluster."""
+    trial: IntArray
+    trial_price: FloatArray
+    best_client_price: FloatArray
+    best_delay_price: FloatArray
+
+
+def new_pricing_workspace(
+    choices: Choices, client_price: FloatArray, delay_price: FloatArray
+) -> PricingWorkspace:
+    """Room for pricing that begins at the given prices; these are left as they are."""
+    edges, clients = len(delay_price), len(client_price)
+    return PricingWorkspace(
+        client_price=client_price.copy(),
+        delay_price=delay_price.copy(),
+        reduced=np.empty(len(choices.cost)),
+        choice=np.full(edges, NONE, dtype=np.int64),
+        demand=np.zeros(clients, dtype=np.int64),
+        trial=np.zeros(edges, dtype=np.int64),
+        trial_price=np.zeros(clients),
+        best_client_price=np.zeros(clients),
+        best_delay_price=np.zeros(edges),
+    )
 
 
 @compiled
-def price_clients(
-    starts,
-    members,
-    cost,
-    delay,
-    delay_weight,
-    unserved,
-    client_price,
-    delay_price,
-    steps,
-    limit,
-    reduced,
-    choice,
-    wanted,
-    trial,
-    client_room,
-    best_delay_price,
-):
+def price_clients(choices, steps, limit, work):
     """Subgradient steps on the prices; returns the cost of the best disjoint choice met.
 
-    The best prices end up in `client_price` and `delay_price`, the clusters' costs at these prices in
-    `reduced`; `choice` receives the best choice if it costs less than `limit`, the cost of one already
-    at hand. The rest is room.
+    The best prices end up in `work.client_price` and `work.delay_price`; `work.choice` receives the
+    best choice if it costs less than `limit`, the cost of one already at hand.
     """
-    edges = starts.shape[0] - 1
-    best_client_price = client_room[0]
+    members, delay = choices.members, choices.delay
+    client_price, delay_price = work.client_price, work.delay_price
+    demand, trial = work.demand, work.trial
+    edges = choices.start.shape[0] - 1
     best_bound = -np.inf
-    agility = 1.0
+    step_scale = 1.0
     for step in range(steps):
         bound = 0.0
         for i in range(client_price.shape[0]):
             bound -= client_price[i]
-            wanted[i] = 0
+            demand[i] = 0
         slowest = 0.0
         for j in range(edges):
-            second = delay_price[j]
             c, least = _cheapest(
-                starts[j], starts[j + 1], members, cost, delay, second, 0.0, client_price, unserved
+                choices, j, delay_price[j], 0.0, client_price, choices.unserved_cost
             )
             trial[j] = c
             bound += least
@@ -59,67 +92,54 @@ def price_clients(
             for m in range(members.shape[1]):
                 if members[c, m] < 0:
                     break
-                wanted[members[c, m]] += 1
+                demand[members[c, m]] += 1
         if bound > best_bound:
             best_bound = bound
             for i in range(client_price.shape[0]):
-                best_client_price[i] = client_price[i]
+                work.best_client_price[i] = client_price[i]
             for j in range(edges):
-                best_delay_price[j] = delay_price[j]
+                work.best_delay_price[j] = delay_price[j]
         else:
-            agility *= 0.85
+            step_scale *= 0.85
         norm = 0.0
         for i in range(client_price.shape[0]):
-            gradient = wanted[i] - 1.0
+            gradient = demand[i] - 1.0
             if gradient > 0 or (client_price[i] > 0 and gradient < 0):
                 norm += gradient * gradient
         if step % 4 == 0 or step == steps - 1:
-            limit = _take_turns(
-                starts,
-                members,
-                cost,
-                delay,
-                delay_weight,
-                unserved,
-                client_price,
-                delay_price,
-                client_room[1],
-                trial,
-                limit,
-                choice,
-                step // 4,
-            )
+            limit = _choose_in_turn(choices, work, limit, step // 4)
         if norm == 0.0 or limit - best_bound <= 1e-9:
             break
         # A choice that leaves an edge out says nothing about what is worth reaching.
         target = min(limit, best_bound + 0.1 * abs(best_bound) + 1e-9)
-        length = agility * (target - bound) / norm
+        length = step_scale * (target - bound) / norm
         for i in range(client_price.shape[0]):
-            client_price[i] = max(0.0, client_price[i] + length * (wanted[i] - 1.0))
-        _shift_delay_prices(delay_price, delay_weight, delay, trial, slowest, agility)
+            client_price[i] = max(0.0, client_price[i] + length * (demand[i] - 1.0))
+        _shift_delay_prices(choices, delay_price, trial, slowest, step_scale)
     for i in range(client_price.shape[0]):
-        client_price[i] = best_client_price[i]
+        client_price[i] = work.best_client_price[i]
     for j in range(edges):
-        delay_price[j] = best_delay_price[j]
-        for c in range(starts[j], starts[j + 1]):
-            value = cost[c] + delay_price[j] * delay[c]
+        delay_price[j] = work.best_delay_price[j]
+        for c in range(choices.start[j], choices.start[j + 1]):
+            value = choices.cost[c] + delay_price[j] * delay[c]
             for m in range(members.shape[1]):
                 if members[c, m] < 0:
                     break
                 value += client_price[members[c, m]]
-            reduced[c] = value
+            work.reduced[c] = value
     return limit
 
 
 @compiled
-def _cheapest(first, last, members, cost, delay, second, free, price, ceiling):
-    """The cheapest of the clusters first:last below `ceiling`, and what it costs, or -1.
+def _cheapest(choices, j, delay_price, free_delay, price, ceiling):
+    """The cheapest cluster of edge j below `ceiling`, and what it costs, or -1.
 
-    A second of delay beyond `free` costs `second`.
+    A second of delay beyond `free_delay` costs `delay_price`.
     """
+    members, cost, delay = choices.members, choices.cost, choices.delay
     best = NONE
-    for c in range(first, last):
-        value = cost[c] + second * max(0.0, delay[c] - free)
+    for c in range(choices.start[j], choices.start[j + 1]):
+        value = cost[c] + delay_price * max(0.0, delay[c] - free_delay)
         for m in range(members.shape[1]):
             if members[c, m] < 0 or value >= ceiling:
                 break
@@ -131,56 +151,41 @@ def _cheapest(first, last, members, cost, delay, second, free, price, ceiling):
 
 
 @compiled
-def _shift_delay_prices(delay_price, delay_weight, delay, trial, slowest, agility):
-    """A slower edge's second becomes dearer; the prices keep their sum."""
+def _shift_delay_prices(choices, delay_price, trial, slowest, step_scale):
+    """A slower edge's second becomes more expensive; the prices keep their sum."""
     total = 0.0
     for j in range(delay_price.shape[0]):
         if trial[j] != NONE and slowest > 0:
-            delay_price[j] *= np.exp(0.5 * agility * (delay[trial[j]] / slowest - 1.0))
+            delay_price[j] *= np.exp(0.5 * step_scale * (choices.delay[trial[j]] / slowest - 1.0))
         total += delay_price[j]
     for j in range(delay_price.shape[0]):
-        delay_price[j] *= delay_weight / total if total > 0 else 0.0
+        delay_price[j] *= choices.delay_weight / total if total > 0 else 0.0
 
 
 @compiled
-def _take_turns(
-    starts,
-    members,
-    cost,
-    delay,
-    delay_weight,
-    unserved,
-    client_price,
-    delay_price,
-    price,
-    trial,
-    limit,
-    choice,
-    turn,
-):
+def _choose_in_turn(choices, work, limit, turn):
     """Edges one after the other, beginning with edge `turn`, take the best cluster still disjoint."""
-    edges = starts.shape[0] - 1
+    price, trial = work.trial_price, work.trial
+    edges = choices.start.shape[0] - 1
     for i in range(price.shape[0]):
-        price[i] = client_price[i]
+        price[i] = work.client_price[i]
     spent = 0.0
     slowest = 0.0
     for place in range(edges):
         j = (place + turn) % edges
-        c, _least = _cheapest(
-            starts[j], starts[j + 1], members, cost, delay, delay_price[j], 0.0, price, np.inf
-        )
+        c, _least = _cheapest(choices, j, work.delay_price[j], 0.0, price, np.inf)
         trial[j] = c
         if c == NONE:
-            spent += unserved
+            spent += choices.unserved_cost
             continue
-        spent += cost[c]
-        slowest = max(slowest, delay[c])
-        set_price(members, c, price, np.inf)
-    value = spent + delay_weight * slowest
+        spent += choices.cost[c]
+        slowest = max(slowest, choices.delay[c])
+        set_price(choices.members, c, price, np.inf)
+    value = spent + choices.delay_weight * slowest
     if value < limit:
         limit = value
         for j in range(edges):
-            choice[j] = trial[j]
+            work.choice[j] = trial[j]
     return limit
 
 
@@ -194,12 +199,13 @@ def set_price(members, c, price, value):
 
 
 @compiled
-def improve_choice(starts, members, cost, delay, delay_weight, unserved, choice, price, passes):
+def improve_choice(choices, choice, price, passes):
     """Let each edge in turn choose again while the others keep what they have.
 
     `price` is room: infinite for whoever is taken.
     """
-    edges = starts.shape[0] - 1
+    members, delay = choices.members, choices.delay
+    edges = choices.start.shape[0] - 1
     for i in range(price.shape[0]):
         price[i] = 0.0
     slowest = 0.0
@@ -220,15 +226,7 @@ def improve_choice(starts, members, cost, delay, delay_weight, unserved, choice,
                         if k != j and choice[k] != NONE:
                             others = max(others, delay[choice[k]])
             c, _least = _cheapest(
-                starts[j],
-                starts[j + 1],
-                members,
-                cost,
-                delay,
-                delay_weight,
-                others,
-                price,
-                unserved,
+                choices, j, choices.delay_weight, others, price, choices.unserved_cost
             )
             choice[j] = c if c != NONE else had
             if choice[j] != NONE:

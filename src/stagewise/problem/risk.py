@@ -7,8 +7,16 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from stagewise.compiled import writable
 from stagewise.errors import StagewiseError, shown
-from stagewise.problem.risk_kernels import EXACT_MEMBERS, RISK_ITSELF, edge_risk, risk_scratch
+from stagewise.problem.risk_kernels import (
+    EXACT_MEMBERS,
+    NO_CUTOFF,
+    LabelRows,
+    RiskModel,
+    edge_risk,
+    risk_scratch,
+)
 from stagewise.randomness import generator
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
@@ -60,24 +68,28 @@ class RiskMeasure:
             return np.zeros((0, 1), dtype=np.uint64)
         return self.samples
 
+    @cached_property
+    def model(self) -> RiskModel:
+        """What compiled functions need, without the sampled rounds."""
+        clients, target = self.scenario.clients, writable(self.scenario.target)
+        return RiskModel(
+            measure=self.measure,
+            rows=LabelRows(*(writable(part) for part in clients.label_rows)),
+            target=target,
+            log_target=np.log(target),
+            probability=writable(clients.online_probability),
+            samples=np.zeros((0, 1), dtype=np.uint64),
+            sample_count=self.sample_count,
+            kld_limit=float(self.kld_limit),
+            data_limit=float(self.data_limit),
+        )
+
     def of(self, members: IntArray) -> tuple[float, float]:
         """(KLD risk, data risk) of an edge whose long-term clients are `members`."""
-        target = self.scenario.target
-        kld_risk, data_risk = edge_risk(
-            self.measure,
-            np.asarray(members, dtype=np.int64),
-            len(members),
-            self.scenario.clients.label_rows,
-            target,
-            np.log(target),
-            self.scenario.clients.online_probability,
-            self.samples_for(len(members)),
-            self.sample_count,
-            self.kld_limit,
-            self.data_limit,
-            RISK_ITSELF,
-            risk_scratch(len(target), len(members)),
-        )
+        scratch = risk_scratch(self.scenario.labels, len(members))
+        chosen = np.array(members, dtype=np.int64)
+        model = self.model._replace(samples=self.samples_for(len(members)))
+        kld_risk, data_risk = edge_risk(model, chosen, len(chosen), NO_CUTOFF, scratch)
         return float(kld_risk), float(data_risk)
 
 

@@ -1,41 +1,103 @@
-"""Compiled risk of one edge's long-term clients: (11f) and (11g), exact, and sampled.
-
-Every function takes the members of one edge and their data in sparse rows: client i holds
-`label_count[k]` samples of label `label_of[k]` for k in label_start[i]:label_start[i+1].
-"""
+"""Compiled risk of one edge's long-term clients: (11f) and (11g), exact, and sampled."""
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from stagewise.compiled import compiled
+from stagewise.world.divergence import KLD_TOLERANCE
+from stagewise.world.scenario import FloatArray, IntArray
 
 MARKOV, EXACT, SAMPLED = 1, 2, 3
 
 # Beyond this many uncertain members 2^n patterns take too long; the sampled measure stands in.
 EXACT_MEMBERS = 14
 
-# A divergence this close to its limit counts as within it, in every evaluation alike.
-KLD_TOLERANCE = 1e-9
 
-# Of a risk everything is wanted, see `is_enough`.
-RISK_ITSELF = (-1.0, -1.0, np.inf)
+class LabelRows(NamedTuple):
+    """Label counts in compressed rows, and the data sizes.
 
-Scratch = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
+    Client i holds amount[k] samples of label label[k] for k in start[i]:start[i+1].
+    """
+
+    start: IntArray
+    label: IntArray
+    amount: IntArray
+    data: IntArray
 
 
-def risk_scratch(labels: int, members: int) -> Scratch:
-    """Room for the functions below, which allocate nothing: (floats, integers, y log y)."""
+class RiskModel(NamedTuple):
+    """What the risk of any set of long-term clients follows from."""
+
+    measure: int
+    rows: LabelRows
+    target: FloatArray
+    log_target: FloatArray
+    probability: FloatArray
+    samples: npt.NDArray[np.uint64]
+    """Shape (clients, words): bit r is set where the client is online in sampled round r."""
+    sample_count: int
+    kld_limit: float
+    data_limit: float
+
+
+class RiskCutoff(NamedTuple):
+    """How much of a risk is to be known.
+
+    The evaluation may end once both limits will be kept, whatever is not yet looked at, or are missed
+    by more than `violation` already.
+    """
+
+    kld_risk_limit: float
+    data_risk_limit: float
+    violation: float
+
+
+NO_CUTOFF = RiskCutoff(-1.0, -1.0, np.inf)
+
+
+class RiskScratch(NamedTuple):
+    """Room for the functions below, which allocate nothing."""
+
+    floats: FloatArray
+    integers: IntArray
+    y_log_y: FloatArray
+    """Indexed by y."""
+
+
+def risk_scratch(labels: int, members: int) -> RiskScratch:
+    """Room for edges of so many members."""
     floats = np.empty(2 * labels + members + 1)
-    return floats, np.empty(labels + members, dtype=np.int64), _logarithms()
+    return RiskScratch(floats, np.empty(labels + members, dtype=np.int64), _logarithms())
 
 
 @cache
-def _logarithms() -> npt.NDArray[np.float64]:
+def _logarithms() -> FloatArray:
     """y log y for the sums of labels that are usual."""
     y = np.arange(1 << 14, dtype=np.float64)
     return np.asarray(y * np.log(np.maximum(y, 1.0)))
+
+
+@compiled
+def label_term(y, log_target):
+    """y log(y / q) of one label's sum y, see `kld_of`."""
+    return y * (np.log(y) - log_target) if y > 0 else 0.0
+
+
+@compiled
+def kld_of(log_sum, data):
+    """The divergence (Eq. 7) of `data` > 0 samples whose label terms sum to `log_sum`."""
+    return log_sum / data - np.log(data)
+
+
+@compiled
+def keeps_limits(log_sum, data, kld_limit, data_limit):
+    """Whether a set of clients with these sums keeps (9a) and (9b)."""
+    if data <= 0 or data < data_limit:
+        return False
+    return kld_of(log_sum, data) <= kld_limit + KLD_TOLERANCE
 
 
 @compiled
@@ -50,26 +112,24 @@ def risk_violation(kld_risk, data_risk, kld_risk_limit, data_risk_limit):
 
 
 @compiled
-def is_enough(kld_risk, data_risk, rest, enough):
-    """Whether risks found so far, with a probability of `rest` not yet looked at, tell enough.
-
-    `enough` is (limit of the KLD risk, limit of the data risk, violation): either both limits will
-    be kept, whatever the rest, or they are missed by more than the violation already.
-    """
-    kld_risk_limit, data_risk_limit, violation = enough
-    if kld_risk + rest <= kld_risk_limit and data_risk + rest <= data_risk_limit:
+def is_decided(kld_risk, data_risk, rest, cutoff):
+    """Whether risks found so far, with a probability of `rest` not yet looked at, tell enough."""
+    limits = cutoff.kld_risk_limit, cutoff.data_risk_limit
+    if kld_risk + rest <= limits[0] and data_risk + rest <= limits[1]:
         return True
-    return risk_violation(kld_risk, data_risk, kld_risk_limit, data_risk_limit) > violation
+    return risk_violation(kld_risk, data_risk, limits[0], limits[1]) > cutoff.violation
 
 
 @compiled
-def markov_risk(members, count, rows, target, probability, kld_limit, data_limit, scratch):
+def markov_risk(model, members, count, scratch):
     """The left sides of (11f) and of (11g) written as a risk: 1 - sum p d / (data_min + margin)."""
-    label_start, label_of, label_count, data = rows
+    label_start, label_of, label_count, data = model.rows
+    target, probability = model.target, model.probability
+    kld_limit, data_limit = model.kld_limit, model.data_limit
     labels = target.shape[0]
     all_offline = 1.0
     expected = 0.0
-    floats, holders, _ = scratch
+    floats, holders = scratch.floats, scratch.integers
     largest = floats[:labels]
     smallest = floats[labels : 2 * labels]
     for h in range(labels):
@@ -110,19 +170,18 @@ def _divergence(sums, total, log_target):
     """KLD of an edge's label sums, infinite without data (Eq. 7)."""
     if total <= 0:
         return np.inf
-    value = 0.0
+    log_sum = 0.0
     for h in range(sums.shape[0]):
-        if sums[h] > 0:
-            value += sums[h] * (np.log(sums[h]) - log_target[h])
-    return value / total - np.log(total)
+        log_sum += label_term(sums[h], log_target[h])
+    return kld_of(log_sum, total)
 
 
 @compiled
-def _entropy_part(count, log_target, logs):
-    """count * log(count / q) of one label."""
-    if count < logs.shape[0]:
-        return logs[count] - count * log_target
-    return count * (np.log(count) - log_target)
+def _tabled_term(y, log_target, y_log_y):
+    """`label_term` by a table for the usual sums."""
+    if y < y_log_y.shape[0]:
+        return y_log_y[y] - y * log_target
+    return label_term(y, log_target)
 
 
 @compiled
@@ -157,18 +216,17 @@ def _least_certain_first(members, count, probability, uncertain):
 
 
 @compiled
-def exact_risk(
-    members, count, rows, log_target, probability, kld_limit, data_limit, enough, scratch
-):
+def exact_risk(model, members, count, cutoff, scratch):
     """The true probabilities of (11a) and (11b), over all patterns of who is online.
 
-    `enough` is what a caller wants to know (`RISK_ITSELF`: everything). The patterns begin with
-    everybody online, and the least certain members go first: the likely patterns come early, and
-    `enough` is often reached after a few.
+    The patterns begin with everybody online, and the least certain members go first: the likely
+    patterns come early, and a few of them often decide about the `cutoff`.
     """
-    label_start, label_of, label_count, data = rows
+    label_start, label_of, label_count, data = model.rows
+    log_target, probability = model.log_target, model.probability
+    kld_limit, data_limit = model.kld_limit, model.data_limit
     labels = log_target.shape[0]
-    floats, integers, logs = scratch
+    floats, integers, y_log_y = scratch
     part = floats[:labels]
     chance = floats[labels:]  # of the states of members b, b + 1, ...
     sums = integers[:labels]
@@ -183,7 +241,7 @@ def exact_risk(
             for k in range(label_start[client], label_start[client + 1]):
                 sums[label_of[k]] += label_count[k]
     for h in range(labels):
-        part[h] = _entropy_part(sums[h], log_target[h], logs)
+        part[h] = _tabled_term(sums[h], log_target[h], y_log_y)
     n = _least_certain_first(members, count, probability, uncertain)
     chance[n] = 1.0
     for b in range(n - 1, -1, -1):
@@ -193,13 +251,13 @@ def exact_risk(
     rest = 1.0
     gray = 0  # bit b is set where uncertain[b] is offline
     for step in range(1, (1 << n) + 1):
-        allowed = total * (kld_limit + KLD_TOLERANCE) + _entropy_part(total, 0.0, logs)
+        allowed = total * (kld_limit + KLD_TOLERANCE) + _tabled_term(total, 0.0, y_log_y)
         if total == 0 or _sum_of(part) > allowed:
             kld_risk += chance[0]
         if total < data_limit:
             data_risk += chance[0]
         rest -= chance[0]
-        if is_enough(kld_risk, data_risk, rest, enough) or step >> n:
+        if is_decided(kld_risk, data_risk, rest, cutoff) or step >> n:
             break
         bit = 0  # Gray code: neighbouring patterns differ in one client
         while (step >> bit) & 1 == 0:
@@ -211,7 +269,7 @@ def exact_risk(
         for k in range(label_start[client], label_start[client + 1]):
             h = label_of[k]
             sums[h] += sign * label_count[k]
-            part[h] = _entropy_part(sums[h], log_target[h], logs)
+            part[h] = _tabled_term(sums[h], log_target[h], y_log_y)
         for b in range(bit, -1, -1):
             p = probability[uncertain[b]]
             chance[b] = chance[b + 1] * (1.0 - p if (gray >> b) & 1 else p)
@@ -220,13 +278,12 @@ def exact_risk(
 
 
 @compiled
-def sampled_risk(
-    members, count, rows, log_target, samples, sample_count, kld_limit, data_limit, scratch
-):
-    """The share of the sampled rounds that break each limit; `samples` holds a bit per round."""
-    label_start, label_of, label_count, data = rows
+def sampled_risk(model, members, count, scratch):
+    """The share of the sampled rounds that break each limit."""
+    label_start, label_of, label_count, data = model.rows
+    log_target, samples, sample_count = model.log_target, model.samples, model.sample_count
     labels = log_target.shape[0]
-    sums = scratch[1][:labels]
+    sums = scratch.integers[:labels]
     kld_broken = 0
     data_broken = 0
     for sample in range(sample_count):
@@ -240,56 +297,28 @@ def sampled_risk(
                 total += data[client]
                 for k in range(label_start[client], label_start[client + 1]):
                     sums[label_of[k]] += label_count[k]
-        if _divergence(sums, total, log_target) > kld_limit + KLD_TOLERANCE:
+        if _divergence(sums, total, log_target) > model.kld_limit + KLD_TOLERANCE:
             kld_broken += 1
-        if total < data_limit:
+        if total < model.data_limit:
             data_broken += 1
     return kld_broken / sample_count, data_broken / sample_count
 
 
 @compiled
-def edge_risk(
-    measure,
-    members,
-    count,
-    rows,
-    target,
-    log_target,
-    probability,
-    samples,
-    sample_count,
-    kld_limit,
-    data_limit,
-    enough,
-    scratch,
-):
-    """The risk of one edge under `measure`; an edge without clients breaks both limits for sure.
+def edge_risk(model, members, count, cutoff, scratch):
+    """The risk of one edge with members[:count]; an edge without clients breaks both limits for sure.
 
-    Where `enough` was reached early (`is_enough`), what had been found of the risk until then.
+    Where the `cutoff` was decided early, what had been found of the risk until then.
     """
     if count == 0:
         return 1.0, 1.0
-    if measure == MARKOV:
-        return markov_risk(
-            members, count, rows, target, probability, kld_limit, data_limit, scratch
-        )
-    if measure == EXACT:
+    if model.measure == MARKOV:
+        return markov_risk(model, members, count, scratch)
+    if model.measure == EXACT:
         uncertain = 0
         for m in range(count):
-            if 0.0 < probability[members[m]] < 1.0:
+            if 0.0 < model.probability[members[m]] < 1.0:
                 uncertain += 1
         if uncertain <= EXACT_MEMBERS:
-            return exact_risk(
-                members,
-                count,
-                rows,
-                log_target,
-                probability,
-                kld_limit,
-                data_limit,
-                enough,
-                scratch,
-            )
-    return sampled_risk(
-        members, count, rows, log_target, samples, sample_count, kld_limit, data_limit, scratch
-    )
+            return exact_risk(model, members, count, cutoff, scratch)
+    return sampled_risk(model, members, count, scratch)

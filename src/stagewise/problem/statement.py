@@ -1,96 +1,109 @@
 """P0, P1 and P2: each stated once, and evaluated from scratch.
 
 The search works on the compiled form of the same statement (`stagewise.search.instance`), and the
-tests hold the two against each other.
+tests compare the two.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from stagewise.problem.evaluation import Evaluation, continuity, evaluate, round_violations
 from stagewise.problem.risk import RiskMeasure
-from stagewise.problem.risk_kernels import KLD_TOLERANCE
-from stagewise.world.costs import UNASSIGNED, LinkCosts
-from stagewise.world.rounds import Round
-from stagewise.world.scenario import BoolArray, FloatArray, IntArray, Scenario
+from stagewise.world.costs import UNASSIGNED
+from stagewise.world.divergence import KLD_TOLERANCE
+from stagewise.world.rounds import Round, everybody_online
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 Mode = Literal["strict", "flexible"]
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is to be decided: over which clients, at what costs, under which constraints."""
+    """What is to be decided: in which round, under which constraints."""
 
-    scenario: Scenario
-    costs: LinkCosts
-    allowed: BoolArray
-    """The clients that may be selected; shape (clients,)."""
+    round: Round
+    """Who may be selected, over which links, at what costs."""
     risk: RiskMeasure | None = None
     """In P1 the measure that takes the place of the limits themselves."""
     pinned: IntArray | None = None
     """In P2 the edge at which a client must serve (12d), or -1; shape (clients,)."""
 
-    def evaluate(self, assignment: IntArray) -> Evaluation:
-        """The figures of `assignment`, an edge for each client or -1."""
-        return evaluate(self.scenario, self.costs, assignment)
+    @property
+    def scenario(self) -> Scenario:
+        return self.round.scenario
 
-    def objective(self, assignment: IntArray) -> float:
+    def evaluate(self, edge_of: IntArray) -> Evaluation:
+        """The figures of `edge_of`, an edge for each client or -1."""
+        return evaluate(self.round, edge_of)
+
+    def objective(self, edge_of: IntArray) -> float:
         """The objective of P0 and P2, and of P1 where there is a risk measure."""
-        cost = self.evaluate(assignment).cost
+        cost = self.evaluate(edge_of).cost
         if self.risk is None:
             return cost
-        return cost - self.scenario.weights.continuity * continuity(self.scenario, assignment)
+        return cost - self.scenario.weights.continuity * continuity(self.scenario, edge_of)
 
-    def violations(self, assignment: IntArray) -> list[str]:
-        """Every constraint that `assignment` breaks, one sentence each."""
+    def violations(self, edge_of: IntArray) -> list[str]:
+        """Every constraint that `edge_of` breaks, one sentence each."""
         scenario = self.scenario
+        serving = np.flatnonzero(edge_of != UNASSIGNED)
+        link = scenario.links.find(serving, edge_of[serving])
         broken = [
             f"{scenario.clients.ids[client]}: serves but may not"
-            for client in np.flatnonzero((assignment != UNASSIGNED) & ~self.allowed)
+            for client in serving[~self.round.usable[link]]
         ]
         if self.pinned is not None:
             broken += [
                 f"{scenario.clients.ids[client]}: must serve {scenario.edges.ids[self.pinned[client]]}"
-                for client in np.flatnonzero(
-                    (self.pinned != UNASSIGNED) & (assignment != self.pinned)
-                )
+                for client in np.flatnonzero((self.pinned != UNASSIGNED) & (edge_of != self.pinned))
             ]
-        evaluation = self.evaluate(assignment)
+        evaluation = self.evaluate(edge_of)
         if self.risk is None:
             return broken + round_violations(scenario, evaluation)
         return broken + plan_violations(
-            scenario, evaluation.clients, *edge_risks(self.risk, assignment)
+            scenario, evaluation.clients, *edge_risks(self.risk, edge_of)
         )
 
 
 def p0(round_: Round) -> Problem:
     """P0: the cheapest assignment of a round's online clients under (9a)-(9f)."""
-    return Problem(round_.scenario, round_.costs, allowed=round_.online)
+    return Problem(round_)
 
 
 def p1(scenario: Scenario, risk: RiskMeasure) -> Problem:
     """P1: the long-term clients, with everybody online, under (11a)-(11e)."""
-    everybody = np.ones(len(scenario.clients), dtype=np.bool_)
-    return Problem(scenario, scenario.costs, allowed=everybody, risk=risk)
+    return Problem(everybody_online(scenario), risk=risk)
 
 
 def p2(round_: Round, long_term: IntArray, mode: Mode = "strict") -> Problem:
-    """P2: P0 where every online long-term client must serve its edge (12d), unless `flexible`."""
-    problem = p0(round_)
+    """P2: P0 where every online long-term client must serve its edge (12d), unless `flexible`.
+
+    A long-term client whose link to its edge is down is free to serve another one.
+    """
     if mode == "flexible":
-        return problem
-    return replace(problem, pinned=np.where(round_.online, long_term, UNASSIGNED))
+        return p0(round_)
+    return Problem(round_, pinned=still_there(round_, long_term))
 
 
-def edge_risks(risk: RiskMeasure, assignment: IntArray) -> tuple[FloatArray, FloatArray]:
+def still_there(round_: Round, long_term: IntArray) -> IntArray:
+    """The part of a long-term assignment that can serve in a round."""
+    planned = np.flatnonzero(long_term != UNASSIGNED)
+    link = round_.scenario.links.find(planned, long_term[planned])
+    kept = planned[round_.usable[link]]
+    edge_of = np.full(len(long_term), UNASSIGNED, dtype=np.int64)
+    edge_of[kept] = long_term[kept]
+    return edge_of
+
+
+def edge_risks(risk: RiskMeasure, edge_of: IntArray) -> tuple[FloatArray, FloatArray]:
     """(KLD risk, data risk) of every edge under a long-term assignment."""
     edges = len(risk.scenario.edges)
-    serving = np.flatnonzero(assignment != UNASSIGNED)
-    order = np.argsort(assignment[serving], kind="stable")
+    serving = np.flatnonzero(edge_of != UNASSIGNED)
+    order = np.argsort(edge_of[serving], kind="stable")
     members = np.split(
-        serving[order], np.cumsum(np.bincount(assignment[serving], minlength=edges))[:-1]
+        serving[order], np.cumsum(np.bincount(edge_of[serving], minlength=edges))[:-1]
     )
     risks = np.array([risk.of(member) for member in members])
     return risks[:, 0], risks[:, 1]

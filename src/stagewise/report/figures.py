@@ -8,13 +8,13 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from stagewise.randomness import generator
 from stagewise.report.style import FAINT, PALE, WARNING, colour, edge_colour, labels, line_style
-from stagewise.simulator.run import Run
+from stagewise.runs.run import Run
 from stagewise.world.scenario import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_LINES = 8
+MAX_LINES = 8
 """With more edges than this, lines would hide each other: their range is drawn instead."""
 
 
@@ -110,7 +110,7 @@ def kld_by_round(run: Run, axes: "Axes", number: int) -> "Axes":
     kld = np.array(
         [[np.nan if e.kld is None else e.kld for e in d.edges] for d in run.decisions]
     ).reshape(-1, len(edges))
-    if len(edges) <= MOST_LINES:
+    if len(edges) <= MAX_LINES:
         for edge, name in enumerate(edges):
             axes.plot(
                 rounds, kld[:, edge], color=edge_colour(edge), marker=".", ms=5, lw=1.1, label=name

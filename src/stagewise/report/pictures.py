@@ -1,35 +1,25 @@
 """The pictures of a report, by name, and as files."""
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import write_bytes
 from stagewise.report import figures
+from stagewise.report.rendering import FORMATS, STYLE, rendered, write_files
 from stagewise.report.round_map import has_map, round_map
 from stagewise.report.style import labels
-from stagewise.simulator.run import Run
+from stagewise.runs.run import Run
 from stagewise.world.checks import whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMATS = ("png", "svg")
-_DPI = 130
 _WIDTH = 8.0
-_STYLE: Any = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "svg.hashsalt": "stagewise",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +38,7 @@ def draw_pictures(runs: Sequence[Run], map_round: int | None = None) -> Iterator
     runs = [run for run in runs if run.records]
     if not runs:
         return
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         yield Picture(
             "accuracy-by-round",
             "Accuracy by round",
@@ -101,25 +91,9 @@ def save_pictures(
     """Write every picture into `folder` as a file of its own; returns their paths."""
     if kind not in FORMATS:
         raise StagewiseError(f"format = {shown(kind)}: must be one of {', '.join(FORMATS)}")
-    pictures = list(draw_pictures(runs, map_round))
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StagewiseError(f"{folder}: cannot be written: {error.strerror}") from None
-    paths = []
-    for picture in pictures:
-        paths.append(Path(folder) / f"{picture.name}.{kind}")
-        write_bytes(paths[-1], rendered(picture.figure, kind))
-    return paths
-
-
-def rendered(figure: Figure, kind: str) -> bytes:
-    """The picture's file; the same picture gives the same bytes."""
-    stream = io.BytesIO()
-    with rc_context(_STYLE):
-        unsigned = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-        figure.savefig(stream, format=kind, dpi=_DPI, metadata=unsigned)
-    return stream.getvalue()
+    pictures = draw_pictures(runs, map_round)
+    files = {f"{picture.name}.{kind}": rendered(picture.figure, kind) for picture in pictures}
+    return write_files(folder, files)
 
 
 def _single(draw: "Callable[[Axes], object]", height: float) -> Figure:
@@ -178,6 +152,6 @@ def _legend_below(figure: Figure) -> None:
 
 def _name(axes: "Axes", name: str) -> None:
     """Put the run's name before what the panel says of itself."""
-    told = axes.get_title()
+    title = axes.get_title()
     axes.set_title("")
-    axes.set_title(f"{name}: {told}" if told else name, fontsize=10, loc="left")
+    axes.set_title(f"{name}: {title}" if title else name, fontsize=10, loc="left")

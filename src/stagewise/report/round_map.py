@@ -6,15 +6,15 @@ import numpy as np
 from matplotlib.collections import LineCollection
 
 from stagewise.report.style import FAINT, edge_colour
-from stagewise.simulator.run import Run
+from stagewise.runs.run import Run
 from stagewise.world.scenario import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Single points of more clients than this would make the picture's file huge.
-_MOST_VECTORS = 3000
-_MOST_NAMES = 20
+_MAX_VECTORS = 3000
+_MAX_NAMES = 20
 _ANY_EDGE = "#444444"
 
 
@@ -35,8 +35,8 @@ def round_map(run: Run, axes: "Axes", index: int | None = None) -> "Axes":
     for client, edge in decision.assignment.items():
         edge_of[scenario.clients.index[client]] = scenario.edges.index[edge]
     online, serving = run.online[index].online, edge_of >= 0
-    image = len(clients) > _MOST_VECTORS
-    few_edges, nowhere = len(edges) <= _MOST_NAMES, np.zeros((0, 2))
+    image = len(clients) > _MAX_VECTORS
+    few_edges, nowhere = len(edges) <= _MAX_NAMES, np.zeros((0, 2))
     size = 30 if len(clients) <= 200 else 30 * 200 / len(clients)
 
     lines = LineCollection(

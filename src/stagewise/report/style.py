@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from stagewise.errors import one_line
-from stagewise.simulator.run import Run
+from stagewise.runs.run import Run
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart; grey for their black.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")

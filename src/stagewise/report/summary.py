@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stagewise.report.style import labels
-from stagewise.simulator.run import Run
+from stagewise.runs.run import Run
 
 
 def summary(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
@@ -26,8 +26,8 @@ def _mean(field: str, digits: int) -> Callable[[Run], str]:
 
 
 def _rounds(run: Run) -> str:
-    done, wanted = len(run.records), run.config.rounds
-    return f"{done}" if run.finished else f"{done} of {wanted}"
+    done, planned = len(run.records), run.config.rounds
+    return f"{done}" if run.finished else f"{done} of {planned}"
 
 
 def _accuracy(run: Run) -> str:

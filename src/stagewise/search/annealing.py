@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from stagewise.compiled import compiled
+from stagewise.compiled import NONE, compiled
 from stagewise.search.instance import AT_ITS_EDGE, FREE
 from stagewise.search.random_bits import below, uniform
 from stagewise.search.state import (
-    NOBODY,
     VIOLATION,
     change_edge,
     find_link,
@@ -23,35 +22,35 @@ _FEASIBLE = 1e-12  # a total violation this small is rounding
 @compiled
 def propose(instance, state, focus, bits):
     """A random move at an edge of `focus`: (j, leaving, link, k, leaving_k, link_k), or j = -1."""
-    none = (NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY)
+    no_move = (NONE, NONE, NONE, NONE, NONE, NONE)
     j = focus[below(bits, focus.shape[0])]
-    first, count = state.member_start[j], state.count[j]
-    member = state.members[first + below(bits, count)] if count > 0 else NOBODY
-    leavable = member != NOBODY and instance.lock[member] == FREE
+    first, count = state.member_start[j], state.member_count[j]
+    member = state.members[first + below(bits, count)] if count > 0 else NONE
+    leavable = member != NONE and instance.lock[member] == FREE
     draw = uniform(bits)
     if draw < 0.1:  # Remove
-        return (j, member, NOBODY, NOBODY, NOBODY, NOBODY) if leavable else none
+        return (j, member, NONE, NONE, NONE, NONE) if leavable else no_move
     candidates = instance.candidate_start[j + 1] - instance.candidate_start[j]
     if candidates == 0:
-        return none
+        return no_move
     # Cheap candidates stand first: squaring prefers them without excluding any.
     place = np.int64(uniform(bits) ** 2 * candidates)
     link = instance.candidate[instance.candidate_start[j] + place]
     client = instance.link_client[link]
     k = state.edge_of[client]
     if k == j or instance.lock[client] == AT_ITS_EDGE:
-        return none
+        return no_move
     has_room = count < room_of(state, j)
-    if k == NOBODY:
+    if k == NONE:
         if draw < 0.35 and has_room:  # Add
-            return (j, NOBODY, link, NOBODY, NOBODY, NOBODY)
-        return (j, member, link, NOBODY, NOBODY, NOBODY) if leavable else none  # Exchange
+            return (j, NONE, link, NONE, NONE, NONE)
+        return (j, member, link, NONE, NONE, NONE) if leavable else no_move  # Exchange
     if draw < 0.5 and has_room:  # Move
-        return (j, NOBODY, link, k, client, NOBODY)
-    if member == NOBODY or instance.lock[member] == AT_ITS_EDGE:
-        return none
+        return (j, NONE, link, k, client, NONE)
+    if member == NONE or instance.lock[member] == AT_ITS_EDGE:
+        return no_move
     back = find_link(instance, member, k)
-    return (j, member, link, k, client, back) if back != NOBODY else none  # Swap
+    return (j, member, link, k, client, back) if back != NONE else no_move  # Swap
 
 
 @compiled
@@ -73,11 +72,11 @@ def anneal(
     A worse value is accepted with the usual probability at a temperature that falls geometrically;
     each unit of violation costs `penalty`, and at the end `hardening` times as much. Less violation
     always comes before less value. `journal` is room for the clients that changed since the best was
-    noted. Returns (violation, value) of the best, and how many moves were accepted.
+    recorded. Returns (violation, value) of the best, and how many moves were accepted.
     """
-    here = value(instance, state)
+    current = value(instance, state)
     best_violation = state.totals[VIOLATION] if state.totals[VIOLATION] >= _FEASIBLE else 0.0
-    best_value = here
+    best_value = current
     copy_into(best, state.edge_of)
     changed = 0
     temperature = start_temperature
@@ -88,37 +87,37 @@ def anneal(
         temperature *= cooling
         penalty *= harder
         j, leaving, link, k, leaving_k, link_k = propose(instance, state, focus, bits)
-        if j == NOBODY:
+        if j == NONE:
             continue
         allowance = -temperature * np.log(1.0 - uniform(bits))
-        there = value_after(instance, state, j, leaving, link, k, leaving_k, link_k)
-        violation = state.violation[j] + (state.violation[k] if k != NOBODY else 0.0)
+        candidate = value_after(instance, state, j, leaving, link, k, leaving_k, link_k)
+        violation = state.violation[j] + (state.violation[k] if k != NONE else 0.0)
         # Violation can fall by what these edges have at the most: often the cost alone decides.
-        if there - here - penalty * violation > allowance:
+        if candidate - current - penalty * violation > allowance:
             continue
-        most = violation + (allowance - (there - here)) / penalty
-        violation = violation_up_to(instance, state, j, leaving, link, most)
-        if violation > most:
+        limit = violation + (allowance - (candidate - current)) / penalty
+        violation = violation_up_to(instance, state, j, leaving, link, limit)
+        if violation > limit:
             continue
-        if k != NOBODY:
-            most -= violation
-            if violation_up_to(instance, state, k, leaving_k, link_k, most) > most:
+        if k != NONE:
+            limit -= violation
+            if violation_up_to(instance, state, k, leaving_k, link_k, limit) > limit:
                 continue
         apply_move(instance, state, j, leaving, link, k, leaving_k, link_k)
         accepted += 1
-        changed = _note(journal, changed, leaving)
-        changed = _note(journal, changed, NOBODY if link == NOBODY else instance.link_client[link])
+        changed = _record(journal, changed, leaving)
+        changed = _record(journal, changed, NONE if link == NONE else instance.link_client[link])
         if accepted % _REFRESH == 0:
             refresh_totals(state)
-        here = value(instance, state)
+        current = value(instance, state)
         total = state.totals[VIOLATION]
         if total < _FEASIBLE:
             total = 0.0
         if total < best_violation - _FEASIBLE or (
-            total <= best_violation + _FEASIBLE and here < best_value
+            total <= best_violation + _FEASIBLE and current < best_value
         ):
             best_violation = total
-            best_value = here
+            best_value = current
             # Only what changed is copied: with many clients a full copy would take most of the time.
             if changed > journal.shape[0]:
                 copy_into(best, state.edge_of)
@@ -130,9 +129,9 @@ def anneal(
 
 
 @compiled
-def _note(journal, changed, client):
+def _record(journal, changed, client):
     """Write a client into the journal; a count above its length says that it overflowed."""
-    if client == NOBODY:
+    if client == NONE:
         return changed
     if changed < journal.shape[0]:
         journal[changed] = client
@@ -148,11 +147,11 @@ def copy_into(target, source):
 @compiled
 def apply_move(instance, state, j, leaving, link, k, leaving_k, link_k):
     """Make a move: the changes at its one or two edges."""
-    if k != NOBODY:
+    if k != NONE:
         # Both leave before anyone enters, so that a client is never at two edges.
-        change_edge(instance, state, k, leaving_k, NOBODY)
+        change_edge(instance, state, k, leaving_k, NONE)
         change_edge(instance, state, j, leaving, link)
-        if link_k != NOBODY:
-            change_edge(instance, state, k, NOBODY, link_k)
+        if link_k != NONE:
+            change_edge(instance, state, k, NONE, link_k)
     else:
         change_edge(instance, state, j, leaving, link)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stagewise.compiled import NONE
+from stagewise.problem.risk_kernels import LabelRows
 from stagewise.search.instance import Instance, Outside
 from stagewise.search.neighbourhoods import cheapest_links, link_price
 from stagewise.search.state import State
@@ -38,7 +40,7 @@ def cut_into_blocks(instance: Instance, state: State, block_of: IntArray) -> Ite
     A client that serves belongs to its edge's block. Any other is offered to one block alone: where
     an edge in violation may use it or else where it is cheapest.
     """
-    block_of_client = _offer(instance, state, block_of)
+    block_of_client = _blocks_of_clients(instance, state, block_of)
     rank = candidate_rank(instance)
     blocks = int(block_of.max()) + 1
     outside = _outside(instance, state, block_of, block_of_client, blocks)
@@ -49,12 +51,12 @@ def cut_into_blocks(instance: Instance, state: State, block_of: IntArray) -> Ite
         yield Block(part, edges[number], clients[number])
 
 
-def _offer(instance: Instance, state: State, block_of: IntArray) -> IntArray:
+def _blocks_of_clients(instance: Instance, state: State, block_of: IntArray) -> IntArray:
     """The block of each client; -1 for one without links."""
     price = link_price(instance)
     in_need = state.violation[instance.link_edge] > 0
     price = np.where(in_need, price - 1.0 - price.max(initial=0.0), price)
-    found = np.full(len(instance.lock), -1, dtype=np.int64)
+    found = np.full(len(instance.lock), NONE, dtype=np.int64)
     cheapest = cheapest_links(instance, price)
     found[instance.link_client[cheapest]] = block_of[instance.link_edge[cheapest]]
     serving = np.flatnonzero(state.edge_of != UNASSIGNED)
@@ -105,15 +107,15 @@ def cut_out(
     instance: Instance, edges: IntArray, clients: IntArray, rank: IntArray, outside: Outside
 ) -> Instance:
     """The instance of these edges and clients alone."""
-    own_number = np.full(len(instance.capacity), -1, dtype=np.int64)
+    own_number = np.full(len(instance.capacity), NONE, dtype=np.int64)
     own_number[edges] = np.arange(len(edges))
     start, links = _rows(instance.link_start, clients)
     client = np.repeat(np.arange(len(clients)), np.diff(start))
     edge = own_number[instance.link_edge[links]]
     inside = edge >= 0
     links, client, edge = links[inside], client[inside], edge[inside]
-    label_start, labels = _rows(instance.rows[0], clients)
-    samples = instance.samples
+    rows, samples = instance.rows, instance.samples
+    label_start, labels = _rows(rows.start, clients)
     return instance._replace(
         link_start=_starts(np.bincount(client, minlength=len(clients))),
         link_edge=edge,
@@ -122,15 +124,12 @@ def cut_out(
         link_energy=instance.link_energy[links],
         candidate_start=_starts(np.bincount(edge, minlength=len(edges))),
         candidate=np.argsort(rank[links]),
-        rows=(
-            label_start,
-            instance.rows[1][labels],
-            instance.rows[2][labels],
-            instance.rows[3][clients],
-        ),
+        rows=LabelRows(label_start, rows.label[labels], rows.amount[labels], rows.data[clients]),
         probability=instance.probability[clients],
         log_probability=instance.log_probability[clients],
         capacity=instance.capacity[edges],
+        in_round=instance.in_round[edges],
+        edges_in_round=int(instance.in_round[edges].sum()),
         uplink_delay=instance.uplink_delay[edges],
         uplink_energy=instance.uplink_energy[edges],
         lock=instance.lock[clients],

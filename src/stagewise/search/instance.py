@@ -1,10 +1,12 @@
 """A problem as the compiled search sees it: flat arrays, and the statement in a few numbers."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from stagewise.compiled import writable
+from stagewise.problem.risk_kernels import LabelRows
 from stagewise.problem.statement import Problem
 from stagewise.randomness import generator
 from stagewise.world.costs import UNASSIGNED
@@ -41,13 +43,15 @@ class Instance(NamedTuple):
     """Edge j may recruit over the links candidate[candidate_start[j]:candidate_start[j+1]]."""
     candidate: IntArray
     """Cheapest first within an edge."""
-    rows: tuple[IntArray, IntArray, IntArray, IntArray]
-    """Label counts in compressed rows, and the data sizes."""
+    rows: LabelRows
     target: FloatArray
     log_target: FloatArray
     probability: FloatArray
     log_probability: FloatArray
     capacity: IntArray
+    in_round: BoolArray
+    """Whether an edge is part of the round: any other needs no clients and gets none."""
+    edges_in_round: int
     uplink_delay: FloatArray
     uplink_energy: FloatArray
     lock: npt.NDArray[np.int8]
@@ -70,7 +74,10 @@ class Instance(NamedTuple):
     data_risk_limit: float
     keep_kld: bool
     empty_violation: float
-    """The violation of an edge without clients: more than any edge with clients can have."""
+    """The violation of an edge without clients: more than any edge with clients can have.
+
+    (An edge that is not part of the round has none, see `empty_violation` in `search.state`.)
+    """
     outside: Outside
 
 
@@ -87,7 +94,8 @@ def build_instance(
     `objective` replaces the problem's own, `keep_kld` false drops the constraint on KLD, `usable`
     restricts the links, and `pinned` says what the search may do with the clients of (12d).
     """
-    scenario, costs, allowed, risk = problem.scenario, problem.costs, problem.allowed, problem.risk
+    scenario, round_, risk = problem.scenario, problem.round, problem.risk
+    costs = round_.costs
     links, edges, clients, limits = (
         scenario.links,
         scenario.edges,
@@ -99,17 +107,17 @@ def build_instance(
         lock[problem.pinned != UNASSIGNED] = pinned
     if objective is None:
         objective = COST if risk is None else PLAN_COST
-    usable = allowed[links.client] if usable is None else usable & allowed[links.client]
+    usable = round_.usable if usable is None else usable & round_.usable
     if problem.pinned is not None and pinned == AT_ITS_EDGE:
         place = problem.pinned[links.client]
-        usable &= (place == UNASSIGNED) | (place == links.edge)
+        usable = usable & ((place == UNASSIGNED) | (place == links.edge))
     repeat = float(scenario.edge_rounds)
     delay, energy = repeat * costs.delay_s, repeat * costs.energy_j
     weights = scenario.weights
     price = weights.delay * delay + weights.energy * energy
     if usable.all():
         kept = np.arange(len(links))
-        start = links.start
+        start = writable(links.start)
     else:
         kept = np.flatnonzero(usable)
         start = np.concatenate([[0], np.cumsum(usable)])[links.start]
@@ -118,8 +126,8 @@ def build_instance(
     order = np.lexsort((price, link_edge))
     candidate_start = np.zeros(len(edges) + 1, dtype=np.int64)
     np.cumsum(np.bincount(link_edge, minlength=len(edges)), out=candidate_start[1:])
-    most = int(np.minimum(edges.capacity, np.diff(candidate_start)).max(initial=0))
-    probability = clients.online_probability
+    max_members = int(np.minimum(edges.capacity, np.diff(candidate_start)).max(initial=0))
+    probability = writable(clients.online_probability)
     largest_cost = weights.delay * (delay.max(initial=0) + edges.uplink_delay_s.max()) + (
         weights.energy * (float(edges.uplink_energy_j.sum()) + float(energy.sum()))
     )
@@ -132,17 +140,21 @@ def build_instance(
         link_energy=energy[kept],
         candidate_start=candidate_start,
         candidate=order.astype(np.int64),
-        rows=clients.label_rows,
-        target=scenario.target,
+        rows=LabelRows(*(writable(part) for part in clients.label_rows)),
+        target=writable(scenario.target),
         log_target=log_target,
         probability=probability,
         log_probability=np.log(np.where(probability > 0, probability, 1.0)),
-        capacity=edges.capacity,
-        uplink_delay=edges.uplink_delay_s,
-        uplink_energy=edges.uplink_energy_j,
+        capacity=writable(edges.capacity),
+        in_round=writable(round_.edges_up),
+        edges_in_round=int(round_.edges_up.sum()),
+        uplink_delay=np.where(round_.edges_up, edges.uplink_delay_s, 0.0),
+        uplink_energy=np.where(round_.edges_up, edges.uplink_energy_j, 0.0),
         lock=lock,
         zobrist=generator(0, "zobrist").integers(2**64, size=len(clients), dtype=np.uint64),
-        samples=np.zeros((0, 1), dtype=np.uint64) if risk is None else risk.samples_for(most),
+        samples=np.zeros((0, 1), dtype=np.uint64)
+        if risk is None
+        else risk.samples_for(max_members),
         sample_count=1 if risk is None else risk.sample_count,
         objective=objective,
         price_scale=float(np.median(price)) if len(price) else 1.0,
@@ -161,6 +173,6 @@ def build_instance(
     )
 
 
-def unassigned(clients: int) -> Any:
+def unassigned(clients: int) -> IntArray:
     """An assignment that selects nobody."""
     return np.full(clients, UNASSIGNED, dtype=np.int64)

@@ -7,17 +7,26 @@ give without making it; `change_edge` makes it and recomputes that edge from its
 nothing drifts.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from stagewise.compiled import compiled
-from stagewise.problem.risk_kernels import KLD_TOLERANCE, edge_risk, risk_scratch, risk_violation
+from stagewise.compiled import NONE, compiled, writable
+from stagewise.problem.risk_kernels import (
+    RiskCutoff,
+    RiskModel,
+    RiskScratch,
+    edge_risk,
+    kld_of,
+    label_term,
+    risk_scratch,
+    risk_violation,
+)
 from stagewise.search.instance import NO_RISK, Instance
 from stagewise.world.costs import UNASSIGNED
-from stagewise.world.scenario import IntArray
-
-NOBODY = -1
+from stagewise.world.divergence import KLD_TOLERANCE
+from stagewise.world.scenario import FloatArray, IntArray
 
 # Slots of State.totals.
 ENERGY, VIOLATION, LOG_PROBABILITY, SERVING, KLD, NEVER = 0, 1, 2, 3, 4, 5
@@ -29,32 +38,32 @@ _SLOWEST = 3  # a move touches two edges at the most, so the three slowest decid
 class State(NamedTuple):
     """An assignment with the sums that make its evaluation incremental."""
 
-    edge_of: Any
+    edge_of: IntArray
     """The edge of each client, or -1."""
-    link_of: Any
-    slot: Any
+    link_of: IntArray
+    slot: IntArray
     """Where a client stands among its edge's members."""
-    member_start: Any
-    members: Any
-    count: Any
-    label_sum: Any
-    data: Any
-    log_sum: Any
+    member_start: IntArray
+    members: IntArray
+    member_count: IntArray
+    label_sum: IntArray
+    """Shape (edges, labels)."""
+    data: IntArray
+    log_sum: FloatArray
     """Sum over labels of y log(y / q)."""
-    delay: Any
-    energy: Any
-    kld: Any
-    violation: Any
-    key: Any
-    totals: Any
-    slowest: Any
+    delay: FloatArray
+    energy: FloatArray
+    kld: FloatArray
+    violation: FloatArray
+    key: npt.NDArray[np.uint64]
+    totals: FloatArray
+    slowest: IntArray
     """The three slowest edges, slowest first, or -1."""
-    cache_key: Any
-    cache_violation: Any
-    scratch: Any
+    cache_key: npt.NDArray[np.uint64]
+    cache_violation: FloatArray
+    scratch: IntArray
     """Room for the members of one edge."""
-    risk_scratch: Any
-    """Room for the evaluation of a risk: (floats, integers)."""
+    risk_scratch: RiskScratch
 
 
 def new_state(instance: Instance) -> State:
@@ -66,11 +75,11 @@ def new_state(instance: Instance) -> State:
     cached = _CACHE_SIZE if instance.risk != NO_RISK else 1
     state = State(
         edge_of=np.full(clients, UNASSIGNED, dtype=np.int64),
-        link_of=np.full(clients, -1, dtype=np.int64),
+        link_of=np.full(clients, NONE, dtype=np.int64),
         slot=np.zeros(clients, dtype=np.int64),
         member_start=member_start,
         members=np.zeros(max(1, int(member_start[-1])), dtype=np.int64),
-        count=np.zeros(edges, dtype=np.int64),
+        member_count=np.zeros(edges, dtype=np.int64),
         label_sum=np.zeros((edges, len(instance.target)), dtype=np.int64),
         data=np.zeros(edges, dtype=np.int64),
         log_sum=np.zeros(edges),
@@ -80,7 +89,7 @@ def new_state(instance: Instance) -> State:
         violation=np.zeros(edges),
         key=np.zeros(edges, dtype=np.uint64),
         totals=np.zeros(6),
-        slowest=np.full(_SLOWEST, NOBODY, dtype=np.int64),
+        slowest=np.full(_SLOWEST, NONE, dtype=np.int64),
         cache_key=np.zeros(cached, dtype=np.uint64),
         cache_violation=np.zeros(cached),
         scratch=np.zeros(int(room.max(initial=0)) + 1, dtype=np.int64),
@@ -93,7 +102,7 @@ def new_state(instance: Instance) -> State:
 def start_from(instance: Instance, state: State, assignment: IntArray) -> None:
     """Set `state` to `assignment`; a client whose link or place is not there is left out."""
     clear(instance, state)
-    _place_all(instance, state, assignment)
+    _place_all(instance, state, writable(assignment))
     refresh_totals(state)
 
 
@@ -102,24 +111,30 @@ def clear(instance, state):
     """Let no client serve."""
     for client in range(state.edge_of.shape[0]):
         state.edge_of[client] = UNASSIGNED
-        state.link_of[client] = NOBODY
-    for j in range(state.count.shape[0]):
-        state.count[j] = 0
+        state.link_of[client] = NONE
+    for j in range(state.member_count.shape[0]):
+        state.member_count[j] = 0
         for h in range(state.label_sum.shape[1]):
             state.label_sum[j, h] = 0
         state.data[j] = 0
         state.log_sum[j] = 0.0
         state.delay[j] = 0.0
         state.energy[j] = 0.0
-        state.kld[j] = instance.empty_violation
-        state.violation[j] = instance.empty_violation
+        state.kld[j] = empty_violation(instance, j)
+        state.violation[j] = empty_violation(instance, j)
         state.key[j] = np.uint64(0)
     for rank in range(state.slowest.shape[0]):
-        state.slowest[rank] = NOBODY
+        state.slowest[rank] = NONE
     state.totals[LOG_PROBABILITY] = 0.0
     state.totals[SERVING] = 0.0
     state.totals[NEVER] = 0.0
     refresh_totals(state)
+
+
+@compiled
+def empty_violation(instance, j):
+    """The violation, and the KLD, of edge j without clients."""
+    return instance.empty_violation if instance.in_round[j] else 0.0
 
 
 @compiled
@@ -143,8 +158,8 @@ def _place_all(instance, state, assignment):
         if assignment[client] != UNASSIGNED:
             link = find_link(instance, client, assignment[client])
             j = assignment[client]
-            if link >= 0 and state.count[j] < room_of(state, j):
-                change_edge(instance, state, j, NOBODY, link)
+            if link >= 0 and state.member_count[j] < room_of(state, j):
+                change_edge(instance, state, j, NONE, link)
 
 
 @compiled
@@ -159,30 +174,30 @@ def find_link(instance, client, j):
     for link in range(instance.link_start[client], instance.link_start[client + 1]):
         if instance.link_edge[link] == j:
             return link
-    return NOBODY
+    return NONE
 
 
 @compiled
 def edge_after(instance, state, j, leaving, link):
     """(delay, energy) of edge j if client `leaving` left and the client of `link` entered."""
-    count = state.count[j]
+    count = state.member_count[j]
     delay = 0.0
     energy = 0.0
     if count > 0:
         delay = state.delay[j] - instance.uplink_delay[j]
         energy = state.energy[j] - instance.uplink_energy[j]
-    if leaving != NOBODY:
+    if leaving != NONE:
         count -= 1
         old = state.link_of[leaving]
         energy -= instance.link_energy[old]
         if instance.link_delay[old] + instance.uplink_delay[j] >= state.delay[j]:
             delay = 0.0
             start = state.member_start[j]
-            for s in range(start, start + state.count[j]):
+            for s in range(start, start + state.member_count[j]):
                 client = state.members[s]
                 if client != leaving:
                     delay = max(delay, instance.link_delay[state.link_of[client]])
-    if link != NOBODY:
+    if link != NONE:
         count += 1
         energy += instance.link_energy[link]
         delay = max(delay, instance.link_delay[link])
@@ -197,34 +212,30 @@ def kld_after(instance, state, j, leaving, link):
     start, label_of, label_count, data_of = instance.rows
     total = state.data[j]
     log_sum = state.log_sum[j]
-    if leaving != NOBODY:
+    if leaving != NONE:
         total -= data_of[leaving]
-    entering = NOBODY if link == NOBODY else instance.link_client[link]
-    if entering != NOBODY:
+    entering = NONE if link == NONE else instance.link_client[link]
+    if entering != NONE:
         total += data_of[entering]
     if total <= 0:
-        return total, instance.empty_violation
-    if leaving != NOBODY:
+        return total, empty_violation(instance, j)
+    if leaving != NONE:
         for k in range(start[leaving], start[leaving + 1]):
             h = label_of[k]
             y = state.label_sum[j, h]
-            log_sum -= y * (np.log(y) - instance.log_target[h])
-            y -= label_count[k]
-            if y > 0:
-                log_sum += y * (np.log(y) - instance.log_target[h])
-    if entering != NOBODY:
+            log_sum -= label_term(y, instance.log_target[h])
+            log_sum += label_term(y - label_count[k], instance.log_target[h])
+    if entering != NONE:
         for k in range(start[entering], start[entering + 1]):
             h = label_of[k]
             y = state.label_sum[j, h]
-            if leaving != NOBODY:
+            if leaving != NONE:
                 for other in range(start[leaving], start[leaving + 1]):
                     if label_of[other] == h:
                         y -= label_count[other]
-            if y > 0:
-                log_sum -= y * (np.log(y) - instance.log_target[h])
-            y += label_count[k]
-            log_sum += y * (np.log(y) - instance.log_target[h])
-    return total, log_sum / total - np.log(total)
+            log_sum -= label_term(y, instance.log_target[h])
+            log_sum += label_term(y + label_count[k], instance.log_target[h])
+    return total, kld_of(log_sum, total)
 
 
 @compiled
@@ -245,51 +256,49 @@ def violation_after(instance, state, j, leaving, link):
 
 
 @compiled
-def violation_up_to(instance, state, j, leaving, link, enough):
-    """`violation_after`, or where that is more than `enough` some number between the two."""
-    count = state.count[j]
-    if leaving != NOBODY:
+def violation_up_to(instance, state, j, leaving, link, limit):
+    """`violation_after`, or where that is more than `limit` some number between the two."""
+    count = state.member_count[j]
+    if leaving != NONE:
         count -= 1
-    if link != NOBODY:
+    if link != NONE:
         count += 1
     if count == 0:
-        return instance.empty_violation
+        return empty_violation(instance, j)
     if instance.risk == NO_RISK:
         data, kld = kld_after(instance, state, j, leaving, link)
         return limit_violation(instance, data, kld)
-    return _risk_violation_up_to(instance, state, j, leaving, link, enough)
+    return _risk_violation_up_to(instance, state, j, leaving, link, limit)
 
 
 @compiled
-def _risk_violation_up_to(instance, state, j, leaving, link, enough):
+def _risk_violation_up_to(instance, state, j, leaving, link, limit):
     """What sets seen lately violate is remembered, a lower bound of it with a minus sign."""
-    enough = max(enough, 0.0)
-    entering = NOBODY if link == NOBODY else instance.link_client[link]
+    limit = max(limit, 0.0)
+    entering = NONE if link == NONE else instance.link_client[link]
     key = state.key[j]
-    if leaving != NOBODY:
+    if leaving != NONE:
         key ^= instance.zobrist[leaving]
-    if entering != NOBODY:
+    if entering != NONE:
         key ^= instance.zobrist[entering]
     place = np.int64(key & np.uint64(state.cache_key.shape[0] - 1))
     if state.cache_key[place] == key:
         known = state.cache_violation[place]
         if known >= 0.0:
             return known
-        if -known > enough:
+        if -known > limit:
             return -known
     n = 0
     start = state.member_start[j]
-    for s in range(start, start + state.count[j]):
+    for s in range(start, start + state.member_count[j]):
         if state.members[s] != leaving:
             state.scratch[n] = state.members[s]
             n += 1
-    if entering != NOBODY:
+    if entering != NONE:
         state.scratch[n] = entering
         n += 1
-    kld_risk, data_risk = edge_risk(
+    model = RiskModel(
         instance.risk,
-        state.scratch,
-        n,
         instance.rows,
         instance.target,
         instance.log_target,
@@ -298,14 +307,14 @@ def _risk_violation_up_to(instance, state, j, leaving, link, enough):
         instance.sample_count,
         instance.kld_limit,
         instance.data_limit,
-        (instance.kld_risk_limit, instance.data_risk_limit, enough),
-        state.risk_scratch,
     )
+    cutoff = RiskCutoff(instance.kld_risk_limit, instance.data_risk_limit, limit)
+    kld_risk, data_risk = edge_risk(model, state.scratch, n, cutoff, state.risk_scratch)
     violation = risk_violation(
         kld_risk, data_risk, instance.kld_risk_limit, instance.data_risk_limit
     )
     state.cache_key[place] = key
-    state.cache_violation[place] = violation if violation <= enough else -violation
+    state.cache_violation[place] = violation if violation <= limit else -violation
     return violation
 
 
@@ -314,13 +323,13 @@ def change_edge(instance, state, j, leaving, link):
     """Make a change at edge j, and bring its figures and the totals up to date."""
     start, label_of, label_count, data_of = instance.rows
     first = state.member_start[j]
-    if leaving != NOBODY:
-        last = state.members[first + state.count[j] - 1]
+    if leaving != NONE:
+        last = state.members[first + state.member_count[j] - 1]
         state.members[first + state.slot[leaving]] = last
         state.slot[last] = state.slot[leaving]
-        state.count[j] -= 1
+        state.member_count[j] -= 1
         state.edge_of[leaving] = UNASSIGNED
-        state.link_of[leaving] = NOBODY
+        state.link_of[leaving] = NONE
         state.key[j] ^= instance.zobrist[leaving]
         state.data[j] -= data_of[leaving]
         for k in range(start[leaving], start[leaving + 1]):
@@ -329,11 +338,11 @@ def change_edge(instance, state, j, leaving, link):
         state.totals[SERVING] -= 1.0
         if instance.probability[leaving] <= 0:
             state.totals[NEVER] -= 1.0
-    if link != NOBODY:
+    if link != NONE:
         entering = instance.link_client[link]
-        state.slot[entering] = state.count[j]
-        state.members[first + state.count[j]] = entering
-        state.count[j] += 1
+        state.slot[entering] = state.member_count[j]
+        state.members[first + state.member_count[j]] = entering
+        state.member_count[j] += 1
         state.edge_of[entering] = j
         state.link_of[entering] = link
         state.key[j] ^= instance.zobrist[entering]
@@ -352,21 +361,19 @@ def _recompute_edge(instance, state, j):
     delay = 0.0
     energy = 0.0
     first = state.member_start[j]
-    for s in range(first, first + state.count[j]):
+    for s in range(first, first + state.member_count[j]):
         link = state.link_of[state.members[s]]
         delay = max(delay, instance.link_delay[link])
         energy += instance.link_energy[link]
     log_sum = 0.0
     for h in range(state.label_sum.shape[1]):
-        y = state.label_sum[j, h]
-        if y > 0:
-            log_sum += y * (np.log(y) - instance.log_target[h])
-    if state.count[j] > 0:
+        log_sum += label_term(state.label_sum[j, h], instance.log_target[h])
+    if state.member_count[j] > 0:
         delay += instance.uplink_delay[j]
         energy += instance.uplink_energy[j]
-        kld = log_sum / state.data[j] - np.log(state.data[j])
+        kld = kld_of(log_sum, state.data[j])
     else:
-        kld = instance.empty_violation
+        kld = empty_violation(instance, j)
     state.log_sum[j] = log_sum
     before = state.delay[j]
     state.delay[j] = delay
@@ -374,7 +381,7 @@ def _recompute_edge(instance, state, j):
     state.energy[j] = energy
     state.totals[KLD] += kld - state.kld[j]
     state.kld[j] = kld
-    violation = violation_after(instance, state, j, NOBODY, NOBODY)
+    violation = violation_after(instance, state, j, NONE, NONE)
     state.totals[VIOLATION] += violation - state.violation[j]
     state.violation[j] = violation
     _keep_slowest(state, j, before)
@@ -391,7 +398,7 @@ def _keep_slowest(state, j, before):
     if listed and delay[j] < before and (j == slowest[last] or delay[j] < delay[slowest[last]]):
         # Another edge may be slower now.
         for rank in range(last + 1):
-            slowest[rank] = NOBODY
+            slowest[rank] = NONE
         for e in range(delay.shape[0]):
             _enter_slowest(slowest, delay, e)
         return
@@ -401,7 +408,7 @@ def _keep_slowest(state, j, before):
             rank += 1
         for above in range(rank, last):
             slowest[above] = slowest[above + 1]
-        slowest[last] = NOBODY
+        slowest[last] = NONE
     _enter_slowest(slowest, delay, j)
 
 
@@ -409,7 +416,7 @@ def _keep_slowest(state, j, before):
 def _enter_slowest(slowest, delay, j):
     """Put edge j where it belongs among the slowest, if it does."""
     rank = slowest.shape[0]
-    while rank > 0 and (slowest[rank - 1] == NOBODY or delay[j] > delay[slowest[rank - 1]]):
+    while rank > 0 and (slowest[rank - 1] == NONE or delay[j] > delay[slowest[rank - 1]]):
         rank -= 1
         if rank + 1 < slowest.shape[0]:
             slowest[rank + 1] = slowest[rank]

@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from stagewise.compiled import compiled
+from stagewise.compiled import NONE, compiled
 from stagewise.search.instance import COST, MEAN_KLD, PLAN_COST
 from stagewise.search.state import (
     ENERGY,
     KLD,
     LOG_PROBABILITY,
     NEVER,
-    NOBODY,
     SERVING,
     edge_after,
     kld_after,
@@ -21,7 +20,7 @@ def slowest_but(state, j, k):
     """The delay of the slowest edge other than j and k."""
     for rank in range(state.slowest.shape[0]):
         edge = state.slowest[rank]
-        if edge != NOBODY and edge != j and edge != k:
+        if edge != NONE and edge != j and edge != k:
             return state.delay[edge]
     return 0.0
 
@@ -41,7 +40,7 @@ def objective(instance, delay, energy, log_probability, serving, kld, never):
         mean = (log_probability + outside.log_probability) / serving
         return cost - instance.continuity_weight * np.exp(mean)
     if instance.objective == MEAN_KLD:
-        return kld / instance.capacity.shape[0]
+        return kld / max(1, instance.edges_in_round)
     return cost - instance.count_weight * serving  # MOST_CLIENTS: cost only breaks ties
 
 
@@ -50,7 +49,7 @@ def value(instance, state):
     """The value of the present assignment."""
     return objective(
         instance,
-        slowest_but(state, NOBODY, NOBODY),
+        slowest_but(state, NONE, NONE),
         state.totals[ENERGY],
         state.totals[LOG_PROBABILITY],
         state.totals[SERVING],
@@ -71,19 +70,19 @@ def value_after(instance, state, j, leaving, link, k, leaving_k, link_k):
     never = state.totals[NEVER]
     if instance.objective == MEAN_KLD:
         kld += kld_after(instance, state, j, leaving, link)[1] - state.kld[j]
-    if k != NOBODY:
+    if k != NONE:
         delay, energy = edge_after(instance, state, k, leaving_k, link_k)
         slowest = max(delay, slowest)
         total += energy - state.energy[k]
         if instance.objective == MEAN_KLD:
             kld += kld_after(instance, state, k, leaving_k, link_k)[1] - state.kld[k]
     else:  # with two edges the same clients serve as before
-        if leaving != NOBODY:
+        if leaving != NONE:
             serving -= 1.0
             if instance.probability[leaving] <= 0:
                 never -= 1.0
             log_probability -= instance.log_probability[leaving]
-        if link != NOBODY:
+        if link != NONE:
             serving += 1.0
             if instance.probability[instance.link_client[link]] <= 0:
                 never += 1.0

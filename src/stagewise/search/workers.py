@@ -1,9 +1,10 @@
 """Where independent parts of a search run: the caller's executor, or threads of our own."""
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+
+from stagewise.cores import available_cores
 
 
 @contextmanager
@@ -12,7 +13,7 @@ def workers(executor: Executor | None) -> Iterator[Executor]:
     if executor is not None:
         yield executor
         return
-    own = ThreadPoolExecutor(os.cpu_count() or 1)
+    own = ThreadPoolExecutor(available_cores())
     try:
         yield own
     finally:

@@ -1,7 +1,7 @@
 """The rounds a run goes through, drawn before it starts."""
 
 from stagewise.errors import StagewiseError
-from stagewise.simulator.config import Participation
+from stagewise.runs.config import Participation
 from stagewise.world import participation
 from stagewise.world.fluctuation import fluctuate
 from stagewise.world.rounds import Round

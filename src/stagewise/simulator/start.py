@@ -1,34 +1,35 @@
 """Start a run, or go on with one that was interrupted."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from stagewise.datasets import Dataset, load_dataset
 from stagewise.errors import StagewiseError, shown
-from stagewise.plan_b.remedies import Remedy
-from stagewise.policy import Policy, PolicyFactory
-from stagewise.simulator.config import Participation, Replanning, RunConfig, make_config
-from stagewise.simulator.decider import make_policy, policy_name, with_diversity
+from stagewise.plans import Plan
+from stagewise.policies.policy import Policy, PolicyFactory
+from stagewise.policies.registry import PolicyLike, make_policy, policy_name
+from stagewise.policies.remedied import Remedy
+from stagewise.runs.config import Participation, Replanning, RunConfig, make_config
+from stagewise.runs.directory import CONFIG, ONLINE, SCENARIO, RunDirectory, check_unused
+from stagewise.runs.loggers import check_loggers
+from stagewise.runs.progress import announce
+from stagewise.runs.run import Run, load_run
+from stagewise.runs.session import Session, policy_of_folder, policy_of_run
+from stagewise.simulator.carrier import SimulatedTraining
 from stagewise.simulator.default_scenario import default_scenario
-from stagewise.simulator.directory import CONFIG, ONLINE, SCENARIO, RunDirectory, check_unused
-from stagewise.simulator.loggers import check_loggers
 from stagewise.simulator.participation import draw_rounds
-from stagewise.simulator.policy_again import plan_b, policy_again
-from stagewise.simulator.progress import announce
-from stagewise.simulator.run import Run, load_run
-from stagewise.simulator.session import Session, check_policy
 from stagewise.simulator.task import training_task
-from stagewise.world.rounds import Round
+from stagewise.world.rounds import OnlineRounds, Round, round_of
 from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_file import load_scenario
 
 if TYPE_CHECKING:
     from stagewise.simulator.task import ModelBuilder
-    from stagewise.training import TrainingTeam
+    from stagewise.training import Trainer
 
 DEFAULT_MODELS = {
     "digits": "mlp",
@@ -47,7 +48,7 @@ _OTHER_LEARNING_RATE = 0.05
 def simulate(
     scenario: Scenario | str | Path | None = None,
     dataset: str | Dataset = "mnist5k",
-    policy: str | Policy | PolicyFactory = "pool",
+    policy: PolicyLike = "pool",
     rounds: int = 30,
     seed: int = 0,
     out: str | Path | None = None,
@@ -60,7 +61,7 @@ def simulate(
     weight_decay: float = 0.0,
     dtype: str = "float32",
     device: str = "cpu",
-    participation: Participation | Sequence[Round] = Participation(),  # noqa: B008 (it is frozen)
+    participation: Participation | OnlineRounds = Participation(),  # noqa: B008 (it is frozen)
     replanning: Replanning = Replanning(),  # noqa: B008
     remedy: Remedy | None = None,
     diversity: float = 0.0,
@@ -72,13 +73,61 @@ def simulate(
 ) -> Run:
     """Train a model while `policy` decides who trains where; every round is recorded.
 
-    Without a scenario it is the paper's system in proportion to the data set. `policy` is a name of
-    `stagewise methods`, a policy, or a function that makes one. With `out` the run is written to a
-    new folder, and `resume` goes on with it after an interruption; without, nothing is written.
-    `model` and `learning_rate` follow the data set by default; `participation` may also be the
-    rounds themselves; `diversity` makes clients dearer to the pool the more they have served. Results
-    depend on everything but `workers`, `show_progress` and `loggers`. A script that uses several
-    workers must be guarded by `if __name__ == "__main__"`.
+    Results depend on everything but `workers`, `show_progress` and `loggers`.
+
+    Parameters
+    ----------
+    scenario : Scenario, str or Path, optional
+        The system or its file; by default the paper's, in proportion to the data set.
+    dataset : str or Dataset
+        A name of `stagewise data`, or the data.
+    policy : str, Policy or function
+        A name of `stagewise methods`, a policy, or a function that makes one.
+    rounds : int
+        How many there are.
+    seed : int
+        Of every random draw.
+    out : str or Path, optional
+        A new folder to write the run to, with which `resume` goes on after an interruption; by
+        default nothing is written.
+    data_dir : str or Path, optional
+        The folder of data sets; by default $STAGEWISE_DATA.
+    image_size : int, optional
+        For folders of images: the pixels along each side.
+    model : str or function, optional
+        A name, or a function that makes a module; by default as goes with the data set.
+    learning_rate, momentum, weight_decay : float, optional
+        Of each local step; the learning rate follows the model by default.
+    dtype : {"float32", "float64"}
+        Of the model's weights.
+    device : str
+        Where to train: `cpu`, `cuda`, `cuda:N` or `mps`.
+    participation : Participation or sequence of Round
+        Who is online: how it is drawn, or the rounds themselves.
+    replanning : Replanning
+        When Plan A runs again.
+    remedy : {"drop", "reweight", "lend"}, optional
+        What to do where a round cannot be made feasible.
+    diversity : float
+        How much more a client costs for having served.
+    evaluate_every : int
+        Rounds from one evaluation to the next; the last round is always evaluated.
+    stop_at_accuracy : float, optional
+        End when the test accuracy is at least this.
+    workers : int
+        Processes that share the training. A script that uses several must be guarded by
+        `if __name__ == "__main__"`.
+    show_progress : bool
+        Whether to show each round on standard error.
+    loggers : iterable of str
+        `tensorboard`, `mlflow` or both.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> run = stagewise.simulate(dataset="digits", policy="pool", rounds=2, out="my-run")
+    >>> [record.round for record in run.records]
+    [0, 1]
     """
     need_torch()
     loggers = check_loggers(loggers)
@@ -101,6 +150,7 @@ def simulate(
         scenario_sha256=world.sha256,
         model=_name(network),
         policy=policy_name(policy),
+        given_policy=None if isinstance(policy, str) else True,
         rounds=rounds,
         seed=seed,
         learning_rate=_learning_rate(network) if learning_rate is None else learning_rate,
@@ -116,20 +166,35 @@ def simulate(
     )
     if isinstance(participation, Participation):
         online = draw_rounds(config.participation, world, config.rounds, config.seed)
+    elif isinstance(participation, str) or not isinstance(participation, Iterable):
+        raise StagewiseError(
+            f"participation = {shown(participation)}: must be a Participation, or the rounds themselves"
+        )
     else:
-        online = list(participation)[:rounds]
+        own = (round_of(world, given, g) for g, given in enumerate(participation))
+        online = [replace(round_, index=g) for g, round_ in enumerate(islice(own, rounds))]
     if len(online) < rounds:
         raise StagewiseError(f"participation: {len(online)} rounds: must be at least {rounds}")
-    with _team(config, data, network, world, workers) as team:
+    with _trainer(config, data, network, world, workers) as trainer:
         if show_progress:
             announce(f"preparing {config.policy}")  # plans may take a while
-        decides = with_diversity(make_policy(policy, world, seed), diversity)
-        check_policy(config, decides)
-        config = msgspec.structs.replace(config, plan_b=plan_b(decides))
-        session = Session(config, world, online, decides, team, show_progress, loggers)
+        made = make_policy(policy, world, seed)
+        times = _PlanTimes(made.plan)
+        store = times if out is None else RunDirectory(Path(out))
+        config, decides = policy_of_run(config, made, store, diversity)
+        session = Session(
+            config,
+            world,
+            decides,
+            lambda first: online[first:],
+            SimulatedTraining(config, trainer),
+            show_progress=show_progress,
+            loggers=loggers,
+        )
         if out is None:
-            return session.run_in_memory()
-        return session.run_in(RunDirectory.create(out, config, world, online, session.plan))
+            return session.run(Run(config, world, online, [], [], None, times.plan_ms))
+        directory = RunDirectory.create(out, config, world, online, decides.plan)
+        return _run_in(directory, session, online)
 
 
 def resume(
@@ -146,6 +211,26 @@ def resume(
 
     The files become those of a run that was never interrupted, timings apart. What was given to
     `simulate` as an object and not by name must be given again.
+
+    Parameters
+    ----------
+    path : str or Path
+        The run's folder.
+    policy : Policy or function, optional
+        Where it was given to `simulate` as one.
+    dataset : Dataset, optional
+        Where it was given to `simulate` as one.
+    model : function, optional
+        Where it was given to `simulate` as one.
+    workers, show_progress, loggers
+        As those of `simulate`.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> run = stagewise.simulate(dataset="digits", policy="fedcs", rounds=1, out="the-run")
+    >>> stagewise.resume("the-run").finished
+    True
     """
     need_torch()
     loggers = check_loggers(loggers)
@@ -172,13 +257,39 @@ def resume(
             f"{path}: the data set {shown(config.dataset)} must be the one the run began with"
         )
     network = config.model if model is None else model
-    with _team(config, data, network, world, workers) as team:
-        if policy is None:
-            decides = policy_again(directory, config, world)
-        else:
-            decides = make_policy(policy, world, config.seed)
-        session = Session(config, world, so_far.online, decides, team, show_progress, loggers)
-        return session.run_in(directory)
+    with _trainer(config, data, network, world, workers) as trainer:
+        made = None if policy is None else make_policy(policy, world, config.seed)
+        session = Session(
+            config,
+            world,
+            policy_of_folder(directory, made),
+            lambda first: so_far.online[first:],
+            SimulatedTraining(config, trainer),
+            show_progress=show_progress,
+            loggers=loggers,
+        )
+        return _run_in(directory, session, so_far.online)
+
+
+def _run_in(directory: RunDirectory, session: Session, online: Sequence[Round]) -> Run:
+    """The rest of a run; of its rounds, those that took place remain in its folder."""
+    with directory.recording() as recorder:
+        session.run(session.restored(directory), recorder)
+        directory.finish(online)
+    return load_run(directory.path)
+
+
+class _PlanTimes:
+    """A store of plans that keeps nothing but how long each took."""
+
+    def __init__(self, first: Plan | None) -> None:
+        self.plan_ms = [] if first is None else [first.plan_ms]
+
+    def save_plan(self, ordered_in: int, plan: Plan) -> None:
+        self.plan_ms.append(plan.plan_ms)
+
+    def load_plan(self, ordered_in: int, made_for: Scenario) -> Plan | None:
+        return None
 
 
 def default_model(dataset: str) -> str:
@@ -216,16 +327,16 @@ def _scenario(
     return default_scenario(data.name, samples, data.classes, shape, parameters, seed), "default"
 
 
-def _team(
+def _trainer(
     config: RunConfig,
     data: Dataset,
     model: "str | ModelBuilder",
     scenario: Scenario,
     workers: int,
-) -> "TrainingTeam":
-    from stagewise.training import TrainingTeam
+) -> "Trainer":
+    from stagewise.training import Trainer
 
-    return TrainingTeam(training_task(config, data, model, scenario, config.device), workers)
+    return Trainer(training_task(config, data, model, scenario, config.device), workers)
 
 
 def _learning_rate(model: "str | ModelBuilder") -> float:

@@ -1,4 +1,4 @@
-"""What a team is to train, from the settings of a run and its scenario."""
+"""What is to be trained, from the settings of a run and its scenario."""
 
 from __future__ import annotations
 

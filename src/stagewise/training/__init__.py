@@ -1,14 +1,15 @@
 """Hierarchical federated training (Eqs. 1-3); needs PyTorch."""
 
 from stagewise.training.client import train_client
-from stagewise.training.task import Evaluation, Loss, TrainingTask, Weights
-from stagewise.training.team import TrainingTeam
+from stagewise.training.figures import TrainingFigures
+from stagewise.training.task import Evaluation, Loss, TrainingTask
+from stagewise.training.trainer import Trainer
 
 __all__ = [
     "Evaluation",
     "Loss",
+    "Trainer",
+    "TrainingFigures",
     "TrainingTask",
-    "TrainingTeam",
-    "Weights",
     "train_client",
 ]

@@ -72,14 +72,14 @@ def shared(tensor: Tensor) -> Tensor:
         tensor.share_memory_()  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         raise StagewiseError(
-            f"{tensor.nbytes / 1e6:.0f} MB of shared memory for workers cannot be had, with one "
-            f"worker none is needed: {one_line(str(error))}"
+            f"{tensor.nbytes / 1e6:.0f} MB of shared memory for workers: cannot be allocated; one "
+            f"worker needs none: {one_line(str(error))}"
         ) from None
     return tensor
 
 
 def _tensor(array: npt.NDArray[Any]) -> Tensor:
     with warnings.catch_warnings():
-        # Arrays may be read-only; nothing here writes to them.
+        # Arrays may be read-only; training never writes to them.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(np.ascontiguousarray(array))

@@ -20,9 +20,9 @@ def device_of(name: str) -> torch.device:
         cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= cards:
             raise StagewiseError(
-                f"device = {shown(name)}: must be one that PyTorch finds here, and it finds {cards} "
+                f"device = {shown(name)}: must be one that PyTorch finds, and it finds {cards} "
                 f"CUDA devices"
             )
     elif device.type == "mps" and not torch.backends.mps.is_available():
-        raise StagewiseError(f"device = {shown(name)}: must be one that PyTorch finds here")
+        raise StagewiseError(f"device = {shown(name)}: must be one that PyTorch finds")
     return device

@@ -1,4 +1,4 @@
-"""What workers are asked to do, and the recipe they do it by."""
+"""What workers do, and the settings they do it with."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from stagewise.training.batches import draw_batches
 from stagewise.training.device import CPU, device_of
 from stagewise.training.network import Network, read_network
 from stagewise.training.task import DTYPES, Loss, TrainingTask
-from stagewise.world.scenario import IntArray
+from stagewise.world.scenario import FloatArray, IntArray
 
 IMAGES_AT_ONCE = 100
 """Test images that go through a model together."""
 
 
 @dataclass(frozen=True, eq=False)
-class Board:
+class WeightBuffers:
     """Where weights are handed over: models to start from, results, and the counters of both.
 
     Shapes (models, length), (slots, length), (models, counters) and (slots, counters).
@@ -41,6 +41,8 @@ class TrainJob:
     slots: tuple[int, ...]
     round_index: int
     edge_round: int
+    update_norms: bool
+    """Whether the norms of the clients' updates are of use."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +56,29 @@ class EvaluateJob:
 Job = TrainJob | EvaluateJob
 
 
-class Trainer(Protocol):
+class Backend(Protocol):
     """Trains clients and evaluates models, one job at a time."""
 
-    def train(self, job: TrainJob, board: Board) -> None: ...
+    def train(self, job: TrainJob, buffers: WeightBuffers) -> FloatArray:
+        """Eq. 1 for the clients of the job.
 
-    def evaluate(self, job: EvaluateJob, board: Board) -> tuple[int, float]: ...
+        Returned are the loss of their first and of their last batch, the norm of their update and
+        the seconds they took, shape (4, clients); NaN for what is not known.
+        """
+        ...
+
+    def evaluate(self, job: EvaluateJob, buffers: WeightBuffers) -> tuple[int, float]:
+        """Correct answers and the sum of losses on the test images of the job."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
-    """How a client trains: the part of a task that every worker holds for itself."""
+class TrainingSettings:
+    """How a client trains: the part of a task that every worker has a copy of."""
 
     builder: Callable[[], nn.Module]
     network: Network | None
-    """The model's layers where the fast path can train them, which needs the CPU."""
+    """The model's layers where `BatchedBackend` can train them, which needs the CPU."""
     loss: Loss
     local_steps: int
     learning_rate: float
@@ -80,13 +90,13 @@ class Recipe:
     device: torch.device
 
     @classmethod
-    def of(cls, task: TrainingTask) -> "Recipe":
-        """The recipe of a task."""
+    def of(cls, task: TrainingTask) -> "TrainingSettings":
+        """The settings of a task."""
         device = device_of(task.device)
-        fast = device == CPU and task.loss is cross_entropy
+        batched = device == CPU and task.loss is cross_entropy
         return cls(
             task.builder,
-            read_network(task.builder()) if fast else None,
+            read_network(task.builder()) if batched else None,
             task.loss,
             task.local_steps,
             task.learning_rate,

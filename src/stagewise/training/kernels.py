@@ -7,6 +7,8 @@ neighbouring numbers. A *column* is one position of the pooled image in one samp
 
 import math
 
+import numpy as np
+
 from stagewise.compiled import compiled
 
 NO_WINNER = 4
@@ -205,3 +207,29 @@ def cross_entropy_gradient(outputs, labels, sizes, loss, gradient):
                     part -= 1
                 gradient[client, h, b] = part / sizes[client] if counted else 0
         loss[client] = total / sizes[client]
+
+
+@compiled
+def update_norms(after, before, rows, length, norms):
+    """The L2 norm of the change of every client's first `length` numbers, summed in float64.
+
+    `after` (clients, numbers), `before` (models, numbers), `rows` (clients,): the model that each
+    client began with, `norms` (clients,).
+    """
+    for client in range(len(rows)):
+        row = rows[client]
+        # Four sums at once: a single one would wait for every addition to end.
+        first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+        for n in range(0, length - 3, 4):
+            change = np.float64(after[client, n] - before[row, n])
+            first += change * change
+            change = np.float64(after[client, n + 1] - before[row, n + 1])
+            second += change * change
+            change = np.float64(after[client, n + 2] - before[row, n + 2])
+            third += change * change
+            change = np.float64(after[client, n + 3] - before[row, n + 3])
+            fourth += change * change
+        for n in range(length - length % 4, length):
+            change = np.float64(after[client, n] - before[row, n])
+            first += change * change
+        norms[client] = math.sqrt(first + second + third + fourth)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stagewise.errors import StagewiseError
-from stagewise.training.task import Weights
+from stagewise.model_weights import ModelWeights
 
 ALIGNMENT = 64
 """Bytes; every row of vectors starts at a multiple, so that all rows are computed with alike."""
@@ -55,6 +55,9 @@ class WeightLayout:
                 count += tensor.numel()
         unit = ALIGNMENT // dtype.itemsize
         self.length = -(-length // unit) * unit
+        parameters = (tensors[key] for key in order if isinstance(tensors[key], nn.Parameter))
+        self.parameter_length = sum(p.numel() for p in parameters if p.is_floating_point())
+        """How many numbers of the vector, from its start, are parameters."""
         self.counter_length = count
 
     def attach(self, model: nn.Module, vector: Tensor, counters: Tensor) -> list[Tensor]:
@@ -76,7 +79,7 @@ class WeightLayout:
         part = vectors[:, entry.offset : entry.offset + entry.shape.numel()]
         return part.view(len(vectors), *_stored_shape(entry.shape))
 
-    def pack(self, weights: Weights, vector: Tensor, counters: Tensor) -> None:
+    def pack(self, weights: ModelWeights, vector: Tensor, counters: Tensor) -> None:
         """Write `weights` into `vector` and `counters`."""
         expected = {name for entry in (*self.entries, *self.counters) for name in entry.names}
         if weights.keys() != expected:
@@ -89,9 +92,9 @@ class WeightLayout:
         for entry in self.counters:
             _part(counters, entry).view(entry.shape).copy_(_tensor(weights, entry))
 
-    def unpack(self, vector: Tensor, counters: Tensor) -> Weights:
+    def unpack(self, vector: Tensor, counters: Tensor) -> ModelWeights:
         """The weights in `vector` and `counters`, copied."""
-        weights: Weights = {}
+        weights: ModelWeights = {}
         for entry in self.entries:
             array = np.ascontiguousarray(_view(vector, entry).numpy())
             weights.update((name, array.copy()) for name in entry.names)
@@ -117,7 +120,7 @@ def _stored_shape(shape: torch.Size) -> tuple[int, ...]:
     return filters, height, width, channels
 
 
-def _tensor(weights: Weights, entry: _Entry) -> Tensor:
+def _tensor(weights: ModelWeights, entry: _Entry) -> Tensor:
     array = weights[entry.names[0]]
     if array.shape != tuple(entry.shape):
         raise StagewiseError(

@@ -1,4 +1,4 @@
-"""Networks the fast path can train: convolutions with max-pooling, then linear layers."""
+"""Networks that can be trained in batches of clients: convolutions with max-pooling, then linear."""
 
 from dataclasses import dataclass
 
@@ -46,7 +46,7 @@ class Network:
 
 
 def read_network(model: nn.Module) -> Network | None:
-    """The layers of `model` if it is a plain sequence that the fast path can train."""
+    """The layers of `model` if it is a plain sequence that `BatchedBackend` can train."""
     if type(model) is not nn.Sequential or not all(p.requires_grad for p in model.parameters()):
         return None
     layers = list(model.named_children())

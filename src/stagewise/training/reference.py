@@ -1,8 +1,10 @@
 """A round of training written plainly: a deep copy, a module and an optimiser for every client.
 
-The other trainers are held against this one, in results and in speed.
+The backends are compared with this loop, in results and in speed.
 """
 
+import math
+import time
 from collections.abc import Sequence
 from copy import deepcopy
 
@@ -12,8 +14,9 @@ from torch import Tensor, nn
 
 from stagewise.randomness import integer_seed
 from stagewise.training.batches import draw_batches
+from stagewise.training.figures import TrainingFigures
 from stagewise.training.task import DTYPES, TrainingTask
-from stagewise.world.scenario import IntArray
+from stagewise.world.scenario import FloatArray, IntArray
 
 State = dict[str, Tensor]
 
@@ -28,9 +31,10 @@ class ReferenceLoop:
         self._images = torch.from_numpy(images)
         self._labels = torch.from_numpy(np.array(task.dataset.train_labels))
 
-    def train_round(self, groups: Sequence[IntArray], round_index: int) -> None:
+    def train_round(self, groups: Sequence[IntArray], round_index: int) -> TrainingFigures:
         """Take the model through a round; where no client has data it stays as it is."""
         edge_states, edge_data = [], []
+        figures: dict[int, list[FloatArray]] = {}
         for group in groups:
             clients = [int(i) for i in group if self.task.data_sizes[i] > 0]
             if not clients:
@@ -38,19 +42,32 @@ class ReferenceLoop:
             sizes = [int(self.task.data_sizes[i]) for i in clients]
             edge_model = deepcopy(self.model)
             for edge_round in range(self.task.edge_rounds):
-                states = [
-                    self._train_client(deepcopy(edge_model), client, round_index, edge_round)
-                    for client in clients
-                ]
+                states = []
+                for client in clients:
+                    model = deepcopy(edge_model)
+                    began = time.perf_counter()
+                    losses = self._train_client(model, client, round_index, edge_round)
+                    seconds = time.perf_counter() - began
+                    norm = _distance(model, edge_model)
+                    figures.setdefault(client, []).append(
+                        np.array([losses[0], losses[-1], norm, seconds])
+                    )
+                    states.append(model.state_dict())
                 edge_model.load_state_dict(weighted_mean(states, sizes))  # Eq. 2
             edge_states.append(edge_model.state_dict())
             edge_data.append(sum(sizes))
         if edge_states:
             self.model.load_state_dict(weighted_mean(edge_states, edge_data))  # Eq. 3
+        whose = np.array(list(figures), dtype=np.int64)
+        by_edge_round = [np.array(part).T for part in zip(*figures.values(), strict=True)]
+        if not by_edge_round:
+            return TrainingFigures.none()
+        return TrainingFigures.of(whose, self.task.data_sizes[whose], by_edge_round)
 
     def _train_client(
         self, model: nn.Module, client: int, round_index: int, edge_round: int
-    ) -> State:
+    ) -> list[float]:
+        """The loss of every batch; the model is trained in place."""
         task = self.task
         optimizer = torch.optim.SGD(
             model.parameters(),
@@ -70,13 +87,22 @@ class ReferenceLoop:
         )
         torch.manual_seed(integer_seed(task.seed, f"layers {client} {edge_round}", round_index))
         model.train()
+        losses = []
         for batch in batches:  # Eq. 1
             samples = torch.from_numpy(own[batch])
             optimizer.zero_grad()
             loss = task.loss(model(self._images[samples]), self._labels[samples])
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        return model.state_dict()
+            losses.append(loss.item())
+        return losses
+
+
+def _distance(model: nn.Module, other: nn.Module) -> float:
+    """The L2 norm of the difference of all parameters."""
+    pairs = zip(model.parameters(), other.parameters(), strict=True)
+    squares = ((a.detach().double() - b.detach().double()).square().sum() for a, b in pairs)
+    return math.sqrt(sum(float(square) for square in squares))
 
 
 def weighted_mean(states: Sequence[State], sizes: Sequence[int]) -> State:

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -18,9 +17,6 @@ from stagewise.models.catalogue import seeded
 from stagewise.training.device import device_of
 from stagewise.world.checks import finite, seed_number, whole
 from stagewise.world.scenario import FloatArray, IntArray
-
-Weights = dict[str, npt.NDArray[Any]]
-"""A model's parameters and buffers by their names in its `state_dict`."""
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """The mean loss of a batch from the model's outputs and the labels."""

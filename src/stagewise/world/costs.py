@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagewise.world.scenario import FloatArray, IntArray, Scenario
+from stagewise.world.checks import BoolArray, FloatArray, FrozenAsGiven, IntArray, field_error
+from stagewise.world.parts import MODEL_FIELDS, System
 
 UNASSIGNED = -1
 
@@ -13,7 +14,7 @@ LARGEST_COST = 1e300
 
 
 @dataclass(frozen=True, eq=False)
-class LinkCosts:
+class LinkCosts(FrozenAsGiven):
     """T_ij and E_ij of one edge aggregation, for every link of the scenario."""
 
     delay_s: FloatArray
@@ -38,12 +39,43 @@ class EdgeCosts:
         return float(self.energy_j.sum())
 
 
-def transmission_delay_s(scenario: Scenario, gain: FloatArray | None = None) -> FloatArray:
-    """t_ij^com: the time to send the model once over every link."""
+def transmission_delay_s(
+    scenario: System,
+    cpu_hz: FloatArray | None = None,
+    gain: FloatArray | None = None,
+    delay_s: FloatArray | None = None,
+) -> FloatArray:
+    """By which of its links a client sends the model fastest: t_ij^com of every link.
+
+    Where a link's delay was measured it is the delay of the whole edge round, of which nobody
+    knows how much was sending. A client trains alike for every edge: if one of its links was
+    measured, all of them are told by the whole delay, so that they compare as their sending does.
+
+    Parameters
+    ----------
+    scenario
+        Whose links.
+    cpu_hz, gain, delay_s
+        A round's own values, as `link_costs` takes them.
+
+    Returns
+    -------
+    Seconds, shape (links,).
+    """
     links = scenario.links
-    gain = links.gain if gain is None else gain
-    bandwidth = scenario.edges.bandwidth_hz[links.edge]
-    power = scenario.clients.tx_power_w[links.client]
+    sending = _sending_s(scenario, overridden(links.gain, gain))
+    measured = (links.measured & ~given(gain)) | given(delay_s)
+    if not np.any(measured):
+        return sending
+    whole = np.zeros(len(scenario.clients), dtype=np.bool_)
+    whole[links.client[measured]] = True
+    delay = link_costs(scenario, cpu_hz, gain, delay_s).delay_s
+    return np.where(whole[links.client], delay, sending)
+
+
+def _sending_s(scenario: System, gain: FloatArray) -> FloatArray:
+    bandwidth = scenario.edges.bandwidth_hz[scenario.links.edge]
+    power = scenario.clients.tx_power_w[scenario.links.client]
     # Only numbers beyond all use overflow or vanish here; without a finite rate nothing arrives.
     with np.errstate(all="ignore"):
         snr = power * gain / (scenario.noise_w_per_hz * bandwidth)
@@ -53,25 +85,81 @@ def transmission_delay_s(scenario: Scenario, gain: FloatArray | None = None) -> 
 
 
 def link_costs(
-    scenario: Scenario, cpu_hz: FloatArray | None = None, gain: FloatArray | None = None
+    scenario: System,
+    cpu_hz: FloatArray | None = None,
+    gain: FloatArray | None = None,
+    delay_s: FloatArray | None = None,
+    energy_j: FloatArray | None = None,
 ) -> LinkCosts:
-    """T_ij and E_ij of every link, with a round's own CPU frequencies and gains where given."""
-    clients = scenario.clients
-    cpu_hz = clients.cpu_hz if cpu_hz is None else cpu_hz
+    """T_ij and E_ij of every link: measured, or from the paper's model where it has a gain.
+
+    Parameters
+    ----------
+    scenario
+        Whose links.
+    cpu_hz
+        A round's own CPU frequencies, shape (clients,); NaN where the scenario's hold.
+    gain, delay_s, energy_j
+        A round's own values, shape (links,); NaN where the scenario's hold. A measured delay or
+        energy counts before the model, whatever the gain.
+
+    Raises
+    ------
+    StagewiseError
+        If a link has a gain in this round only, and a field that the model needs is not given.
+
+    Examples
+    --------
+    >>> from stagewise.world.generate import numeric
+    >>> scenario = numeric(clients=2, edges=1)
+    >>> link_costs(scenario, delay_s=np.array([np.nan, 0.5])).delay_s.round(3)
+    array([0.08, 0.5 ])
+    """
+    clients, links = scenario.clients, scenario.links
+    cpu_hz = overridden(clients.cpu_hz, cpu_hz)
     with np.errstate(over="ignore", invalid="ignore"):
         cycles = clients.cycles_per_sample * clients.batch_fraction * clients.data
         step_s = cycles / cpu_hz  # t_i^cmp
         step_j = clients.capacitance * cpu_hz**2 * cycles  # e_i^cmp
-        send_s = transmission_delay_s(scenario, gain)  # t_ij^com
-        client = scenario.links.client
-        send_j = clients.tx_power_w[client] * send_s  # e_ij^com
-        return LinkCosts(
-            delay_s=scenario.local_steps * step_s[client] + send_s,
-            energy_j=scenario.local_steps * step_j[client] + send_j,
-        )
+        send_s = _sending_s(scenario, overridden(links.gain, gain))  # t_ij^com
+        send_j = clients.tx_power_w[links.client] * send_s  # e_ij^com
+        delay = scenario.local_steps * step_s[links.client] + send_s
+        energy = scenario.local_steps * step_j[links.client] + send_j
+    if links.measured.any():
+        if gain is not None:
+            require_model(scenario, links.measured & given(gain))
+        measured = links.measured & ~given(gain)
+        delay = np.where(measured, links.delay_s, delay)
+        # An energy that was not measured has no weight.
+        energy = np.where(measured, np.nan_to_num(links.energy_j, nan=0.0), energy)
+    return LinkCosts(overridden(delay, delay_s), overridden(energy, energy_j))
 
 
-def largest_cost(scenario: Scenario, costs: LinkCosts) -> float:
+def given(values: FloatArray | None) -> BoolArray | np.bool_:
+    """Where a round has values of its own."""
+    return np.False_ if values is None else ~np.isnan(values)
+
+
+def overridden(values: FloatArray, own: FloatArray | None) -> FloatArray:
+    """A round's own values, and the others where these are NaN."""
+    return values if own is None else np.where(np.isnan(own), values, own)
+
+
+def require_model(scenario: System, by_gain: BoolArray) -> None:
+    """Raise an error if the model lacks a field for a link that has a gain; shape (links,)."""
+    links = scenario.links
+    for group, fields in MODEL_FIELDS.items():
+        part = getattr(scenario, group)
+        end = links.client if group == "clients" else links.edge
+        for name in fields:
+            absent = np.isnan(getattr(part, name))
+            if absent.any() and (lacking := absent[end] & by_gain).any():
+                row = int(end[np.argmax(lacking)])
+                problem = " must be given where a link has a channel gain"
+                raise field_error(group, part.ids, row, name, problem)
+
+
+def largest_cost(scenario: System, costs: LinkCosts) -> float:
     """More than any round can cost or take: as if every client served over every link it has."""
     edges, weights = scenario.edges, scenario.weights
     with np.errstate(over="ignore", invalid="ignore"):
@@ -81,7 +169,7 @@ def largest_cost(scenario: Scenario, costs: LinkCosts) -> float:
         return float(delay + energy + weighted)
 
 
-def edge_costs(scenario: Scenario, costs: LinkCosts, assignment: IntArray) -> EdgeCosts:
+def edge_costs(scenario: System, costs: LinkCosts, assignment: IntArray) -> EdgeCosts:
     """What every edge spends in a round under `assignment` (an edge for each client, or -1)."""
     edges = scenario.edges
     client = np.flatnonzero(assignment != UNASSIGNED)

@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from stagewise.world.scenario import FloatArray, IntArray
+from stagewise.world.scenario import BoolArray, FloatArray, IntArray
+
+KLD_TOLERANCE = 1e-9
+"""A divergence this close to its limit counts as within it, in every evaluation alike."""
 
 
 def kl_divergence(label_sums: IntArray, target: FloatArray) -> FloatArray:
@@ -15,3 +18,8 @@ def kl_divergence(label_sums: IntArray, target: FloatArray) -> FloatArray:
         share = label_sums / total
         terms = np.where(label_sums > 0, share * np.log(share / target), 0.0)
     return np.where(total[:, 0] > 0, terms.sum(axis=1), np.inf)
+
+
+def exceeds_kld_max(kld: FloatArray, kld_max: float) -> BoolArray:
+    """Where a divergence breaks (9a)."""
+    return np.asarray(kld > kld_max + KLD_TOLERANCE)

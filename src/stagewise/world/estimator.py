@@ -58,6 +58,14 @@ class ParticipationEstimator:
             raise ValueError(f"online must have shape {self._prior.shape}, but has {online.shape}")
         self._seen.append(np.array(online, dtype=np.bool_))
 
+    def state(self) -> npt.NDArray[np.bool_]:
+        """All that was observed; shape (rounds, clients)."""
+        return np.array(self._seen, dtype=np.bool_).reshape(self.rounds, len(self._prior))
+
+    def restore(self, state: npt.NDArray[np.bool_]) -> None:
+        """Be as when `state` was taken."""
+        self._seen = list(np.asarray(state, dtype=np.bool_))
+
     def probabilities(self) -> npt.NDArray[np.float64]:
         """The present estimate for each client, shape (clients,)."""
         windows = len(self._seen) // self._window
@@ -65,7 +73,10 @@ class ParticipationEstimator:
             return self._prior.copy()
         newest = np.array(self._seen[len(self._seen) - windows * self._window :])
         means = newest.reshape(windows, self._window, -1).mean(axis=1)
-        return np.asarray(window_weights(windows + 1) @ np.vstack([self._prior, means]))
+        estimate = window_weights(windows + 1) @ np.vstack([self._prior, means])
+        return np.asarray(
+            np.minimum(estimate, 1.0)
+        )  # a sum of weights may exceed 1 by a rounding error
 
     def recent_mean(self) -> npt.NDArray[np.float64]:
         """The share of the newest window's rounds (or of all, while there are fewer) spent online."""

@@ -1,7 +1,6 @@
 """Who is online in which round: models of clients that come and go."""
 
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 
@@ -18,22 +17,33 @@ TRACE_START_S = 300.0
 """The first minutes of the known traces, in which every device is available, are artificial."""
 
 
-class AvailabilityModel(Protocol):
-    """The rounds a scenario's clients go through; the first ones do not depend on how many follow.
-
-    `bernoulli` is one; `markov` and `trace` are with their own arguments bound, as by
-    `functools.partial`.
-    """
-
-    def __call__(self, scenario: Scenario, rounds: int, seed: int) -> list[Round]: ...
-
-
 def bernoulli(scenario: Scenario, rounds: int, seed: int = 0) -> list[Round]:
-    """Every client is online with its `online_probability`, independently of all else (Sec. V)."""
+    """Every client is online with its `online_probability`, independently of all else (Sec. V).
+
+    Parameters
+    ----------
+    scenario
+        Whose clients.
+    rounds
+        How many rounds; the first ones do not depend on how many follow.
+    seed
+        Of the draws.
+
+    Raises
+    ------
+    StagewiseError
+        If `rounds` or `seed` cannot be.
+
+    Examples
+    --------
+    >>> from stagewise.world.generate import numeric
+    >>> [int(round_.online.sum()) for round_ in bernoulli(numeric(clients=10, edges=1), 3)]
+    [9, 7, 7]
+    """
     _check(rounds, seed)
     probability = scenario.clients.online_probability
     return [
-        Round(scenario, _uniform(scenario, seed, "bernoulli", g) < probability)
+        Round(scenario, _uniform(scenario, seed, "bernoulli", g) < probability, g)
         for g in range(rounds)
     ]
 
@@ -48,15 +58,52 @@ def markov(
     a client would have to be away for less than one round at a time, p counts for more: such a
     client (p / (1 - p) > mean_session) is away for single rounds and online for p / (1 - p) in the
     mean. A client with p = 1 is always online, and one with p = 0 never.
+
+    Parameters
+    ----------
+    scenario
+        Whose clients.
+    rounds
+        How many rounds; the first ones do not depend on how many follow.
+    seed
+        Of the draws.
+    mean_session
+        Rounds, at least 1.
+
+    Raises
+    ------
+    StagewiseError
+        If an argument cannot be.
+
+    Examples
+    --------
+    >>> from stagewise.world.generate import numeric
+    >>> [int(round_.online.sum()) for round_ in markov(numeric(clients=10, edges=1), 3)]
+    [8, 7, 8]
     """
     _check(rounds, seed)
     finite("mean_session", mean_session, 1)
     leave, enter = markov_rates(scenario.clients.online_probability, mean_session)
-    return [Round(scenario, online) for online in _chain(scenario, rounds, seed, leave, enter)]
+    chain = _chain(scenario, rounds, seed, leave, enter)
+    return [Round(scenario, online, g) for g, online in enumerate(chain)]
 
 
 def markov_rates(probability: FloatArray, mean_session: float) -> tuple[FloatArray, FloatArray]:
-    """The chances of going offline and of coming online from one round to the next, (clients,)."""
+    """The chances of going offline and of coming online from one round to the next.
+
+    Parameters
+    ----------
+    probability : array of float, shape (clients,)
+        How likely each client is to be online.
+    mean_session : float
+        How many rounds a time online lasts in the mean, at the least.
+
+    Examples
+    --------
+    >>> import numpy as np, stagewise
+    >>> stagewise.participation.markov_rates(np.array([0.5]), 4.0)
+    (array([0.25]), array([0.25]))
+    """
     always = probability == 1
     odds = np.divide(probability, 1 - probability, out=np.zeros_like(probability), where=~always)
     session = np.maximum(mean_session, odds)
@@ -79,6 +126,32 @@ def trace(
     Devices are dealt to clients in a random order, and dealt again when there are more clients.
     What happened before `start_s` counts only through the state each device was left in. The
     clients' `online_probability` plays no part.
+
+    Parameters
+    ----------
+    scenario
+        Whose clients.
+    trace
+        What `load_trace` read.
+    rounds
+        How many rounds.
+    seed
+        Of the order in which devices are dealt.
+    round_seconds, start_s
+        The time from one round to the next, and that of the first.
+
+    Raises
+    ------
+    StagewiseError
+        If an argument cannot be, or the trace ends before the last round.
+
+    Examples
+    --------
+    >>> from stagewise.world.generate import numeric
+    >>> times, online = np.array([0.0, 1000.0]), np.array([True, False])
+    >>> phone = Trace(devices=("phone",), start=np.array([0, 2]), time_s=times, online=online)
+    >>> [int(round_.online.sum()) for round_ in trace(numeric(clients=10, edges=1), phone, 2)]
+    [10, 10]
     """
     _check(rounds, seed)
     finite("round_seconds", round_seconds, 0, open_below=True)
@@ -93,7 +166,8 @@ def trace(
     order = generator(seed, "trace devices").permutation(len(trace))
     device = np.resize(order, len(scenario.clients))
     return [
-        Round(scenario, trace.online_at(start_s + g * round_seconds)[device]) for g in range(rounds)
+        Round(scenario, trace.online_at(start_s + g * round_seconds)[device], g)
+        for g in range(rounds)
     ]
 
 

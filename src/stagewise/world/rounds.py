@@ -1,159 +1,235 @@
-"""A round's circumstances: who is online, and what differs from the scenario; and their file."""
+"""A round before anything is decided: who is online, which links are up, what each costs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from typing import Any
 
-import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import decode_json_lines, read_bytes, writing
+from stagewise.world.checks import Frozen, Rule, frozen, frozen_array, instance_of, whole
 from stagewise.world.costs import LARGEST_COST, LinkCosts, largest_cost, link_costs
-from stagewise.world.scenario import BoolArray, FloatArray, Scenario
+from stagewise.world.scenario import LARGEST_COUNT, BoolArray, FloatArray, Scenario
+
+_POSITIVE = Rule(open_below=True, optional=True)
+_NOT_NEGATIVE = Rule(optional=True)
+_COSTS = ("cpu_hz", "gain", "delay_s", "energy_j")
+_NUMBERS = {
+    "cpu_hz": ("clients", _POSITIVE),
+    "gain": ("links", _POSITIVE),
+    "delay_s": ("links", _NOT_NEGATIVE),
+    "energy_j": ("links", _NOT_NEGATIVE),
+    "surcharge": ("clients", Rule()),
+}
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
-    """One round before anything is decided."""
+class Round(Frozen):
+    """One round before anything is decided. Every value is checked; nothing in it changes after.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The system that the round belongs to.
+    online : array of bool, shape (clients,)
+        Who is online.
+    index : int
+        The number of the round, from 0: random draws depend on it.
+    cpu_hz : array of float, shape (clients,), optional
+        The CPU frequencies of this round; NaN where they are the scenario's.
+    gain : array of float, shape (links,), optional
+        The channel gains of this round; NaN where they are the scenario's.
+    delay_s, energy_j : array of float, shape (links,), optional
+        Measured seconds and joules of one edge round over each link; NaN where nothing was measured.
+    up : array of bool, shape (links,), optional
+        Which links are there; all by default. An edge all of whose links are down is not part of
+        the round: it needs no data and adds no cost.
+    surcharge : array of float, shape (clients,), optional
+        What serving costs a client more in this decision, in units of what one client costs. It is
+        no part of the round's figures.
+
+    Examples
+    --------
+    >>> import numpy as np, stagewise
+    >>> scenario = stagewise.generate.numeric(clients=6, edges=2, seed=0)
+    >>> round_ = stagewise.Round(scenario, np.array([True, True, False, True, True, True]), index=3)
+    >>> round_.online_ids
+    ['c0', 'c1', 'c3', 'c4', 'c5']
+    """
 
     scenario: Scenario
     online: BoolArray
-    """Shape (clients,)."""
+    index: int = 0
     cpu_hz: FloatArray | None = None
-    """Shape (clients,); None where every CPU is as the scenario says."""
     gain: FloatArray | None = None
-    """Shape (links,); None where every channel is as the scenario says."""
+    delay_s: FloatArray | None = None
+    energy_j: FloatArray | None = None
+    up: BoolArray | None = None
+    surcharge: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        instance_of("scenario", self.scenario, Scenario)
+        sizes = {"clients": len(self.scenario.clients), "links": len(self.scenario.links)}
+        object.__setattr__(self, "index", whole("index", self.index, 0, LARGEST_COUNT))
+        for name, things in (("online", "clients"), ("up", "links")):
+            if name == "online" or self.up is not None:
+                mask = _mask(name, getattr(self, name))
+                object.__setattr__(self, name, _fitting(name, mask, sizes[things], things))
+        for name, (things, rule) in _NUMBERS.items():
+            if getattr(self, name) is not None:
+                values = frozen_array(name, getattr(self, name), np.float64)
+                kept = rule.kept_by(_fitting(name, values, sizes[things], things))
+                if not kept.all():
+                    bad = int(np.argmin(kept))
+                    found = shown(values[bad].item())
+                    raise StagewiseError(f"{name}[{bad}] = {found}: {rule.text}")
+                object.__setattr__(self, name, values)
+        if self._has_own_costs:
+            _check_costs(self)
+
+    @property
+    def _has_own_costs(self) -> bool:
+        return any(getattr(self, name) is not None for name in _COSTS)
 
     @cached_property
     def costs(self) -> LinkCosts:
         """T_ij and E_ij of every link in this round."""
-        if self.cpu_hz is None and self.gain is None:
+        if not self._has_own_costs:
             return self.scenario.costs
-        return link_costs(self.scenario, self.cpu_hz, self.gain)
+        return link_costs(self.scenario, self.cpu_hz, self.gain, self.delay_s, self.energy_j)
+
+    @cached_property
+    def usable(self) -> BoolArray:
+        """The links over which somebody may serve: they are up and their client is online."""
+        online = self.online[self.scenario.links.client]
+        return frozen(online if self.up is None else online & self.up)
+
+    @cached_property
+    def edges_up(self) -> BoolArray:
+        """Which edges are part of the round; shape (edges,)."""
+        if self.up is None:
+            return frozen(np.ones(len(self.scenario.edges), dtype=np.bool_))
+        edges, edge = len(self.scenario.edges), self.scenario.links.edge
+        # An edge that never has a link is not gone: it is part of the round, and fails.
+        up, ever = (np.bincount(e, minlength=edges) > 0 for e in (edge[self.up], edge))
+        return frozen(up | ~ever)
 
     @property
     def online_ids(self) -> list[str]:
+        """The ids of those who are online."""
         return [self.scenario.clients.ids[client] for client in np.flatnonzero(self.online)]
 
+    def __repr__(self) -> str:
+        down = 0 if self.up is None else int((~self.up).sum())
+        return (
+            f"Round({self.index}: {int(self.online.sum())} of {len(self.online)} clients online"
+            f"{f', {down} links down' if down else ''})"
+        )
 
-class _RoundRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    online: list[str]
-    cpu_hz: dict[str, float] = msgspec.field(default_factory=dict)
-    links: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+
+OnlineRounds = Iterable[Round | BoolArray | Iterable[str]]
+"""Rounds, or who is online in each: a mask over the clients, or ids."""
 
 
-def round_of(scenario: Scenario, online: "Round | BoolArray | Iterable[str]") -> Round:
-    """A round from a mask over the clients, from a list of ids, or from a round."""
+def everybody_online(scenario: Scenario) -> Round:
+    """The round that a plan is made for."""
+    return Round(scenario, np.ones(len(scenario.clients), dtype=np.bool_))
+
+
+def round_of(
+    scenario: Scenario, online: "Round | npt.ArrayLike | Iterable[str]", index: int = 0
+) -> Round:
+    """A round from a mask over the clients, or from the ids of those who are online.
+
+    A round of `scenario` comes back as it is, whatever `index` says.
+    """
     if isinstance(online, Round):
+        if not _same_system(online.scenario, scenario):
+            raise StagewiseError(f"round {online.index}: must be a round of this very scenario")
         return online
-    if isinstance(online, np.ndarray) and online.dtype == np.bool_:
-        if online.shape != (len(scenario.clients),):
-            raise StagewiseError(
-                f"online: the mask must have shape ({len(scenario.clients)},), not {online.shape}"
-            )
-        return Round(scenario, online)
-    return _from_record(scenario, _RoundRecord(online=list(online)))
-
-
-def load_rounds(path: str | Path, scenario: Scenario) -> list[Round]:
-    """Read a rounds file: JSON Lines, a list of online ids or an object with `online` each."""
-    lines = decode_json_lines(read_bytes(path), list[str] | _RoundRecord, str(path))
-    rounds = []
-    for number, line in enumerate(lines):
-        record = _RoundRecord(online=line) if isinstance(line, list) else line
-        try:
-            rounds.append(_from_record(scenario, record))
-        except StagewiseError as error:
-            raise StagewiseError(f"{path}: round {number}: {error}") from None
-    return rounds
-
-
-def save_rounds(rounds: Sequence[Round], path: str | Path) -> None:
-    """Write a rounds file; a round that differs from the scenario only in who is online is a list."""
-    encoder = msgspec.json.Encoder()
-    with writing(path) as stream:
-        for round_ in rounds:
-            stream.write(encoder.encode(_to_line(round_)) + b"\n")
-
-
-def _from_record(scenario: Scenario, record: _RoundRecord) -> Round:
-    clients = scenario.clients
-    online = np.zeros(len(clients), dtype=np.bool_)
-    for name in record.online:
-        number = _client(scenario, name, "online")
-        if online[number]:
+    if isinstance(online, np.ndarray):
+        return Round(scenario, online, index)
+    if isinstance(online, str) or not isinstance(online, Iterable):
+        raise StagewiseError(
+            f"online = {shown(online)}: must be a Round, a mask over the clients, or their ids"
+        )
+    mask = np.zeros(len(scenario.clients), dtype=np.bool_)
+    for name in online:
+        number = client_number(scenario, name, "online")
+        if mask[number]:
             raise StagewiseError(f"online: {shown(name)} must not occur twice")
-        online[number] = True
-    round_ = Round(
-        scenario=scenario,
-        online=online,
-        cpu_hz=_cpu_hz(scenario, record.cpu_hz) if record.cpu_hz else None,
-        gain=_gain(scenario, record.links) if record.links else None,
-    )
-    if record.cpu_hz or record.links:
-        finite = np.isfinite(round_.costs.delay_s) & np.isfinite(round_.costs.energy_j)
-        if not finite.all():
-            name = clients.ids[scenario.links.client[int(np.argmin(finite))]]
+        mask[number] = True
+    return Round(scenario, mask, index)
+
+
+def numbered(scenario: Scenario, rounds: OnlineRounds) -> Iterator[Round]:
+    """Rounds of `scenario` in ascending order; who is online alone is numbered by its place."""
+    instance_of("scenario", scenario, Scenario)
+    if isinstance(rounds, str) or not isinstance(rounds, Iterable):
+        raise StagewiseError(f"rounds = {shown(rounds)}: must be a sequence of rounds")
+    last = -1
+    for place, online in enumerate(rounds):
+        round_ = round_of(scenario, online, place)
+        if round_.index <= last:
             raise StagewiseError(
-                f"the delay or energy of client {shown(name)} is too large to represent"
+                f"rounds[{place}].index = {round_.index}: must be above {last}, that of the round before"
             )
-        if not largest_cost(scenario, round_.costs) <= LARGEST_COST:
-            raise StagewiseError("cpu_hz, links: the round's cost is too large to represent")
-    return round_
+        last = round_.index
+        yield round_
 
 
-def _client(scenario: Scenario, name: str, field: str) -> int:
-    number = scenario.clients.index.get(name)
+def _same_system(one: Scenario, other: Scenario) -> bool:
+    """Whether two scenarios have the same clients, edges and links."""
+    return one is other or (
+        one.clients.ids == other.clients.ids
+        and one.edges.ids == other.edges.ids
+        and np.array_equal(one.links.edge, other.links.edge)
+        and np.array_equal(one.links.start, other.links.start)
+    )
+
+
+def client_number(scenario: Scenario, name: object, field: str) -> int:
+    """The number of the client called `name`."""
+    number = scenario.clients.index.get(name) if isinstance(name, str) else None
     if number is None:
         raise StagewiseError(f"{field}: {shown(name)} must be the id of a client")
     return number
 
 
-def _cpu_hz(scenario: Scenario, changes: Mapping[str, float]) -> FloatArray:
-    values = scenario.clients.cpu_hz.copy()
-    for name, value in changes.items():
-        if not (np.isfinite(value) and value > 0):
-            raise StagewiseError(
-                f"cpu_hz[{shown(name)}] = {shown(value)}: must be a finite number above 0"
-            )
-        values[_client(scenario, name, "cpu_hz")] = value
-    return values
+def _mask(name: str, values: npt.ArrayLike) -> BoolArray:
+    """`values` as a frozen array of true and false."""
+    try:
+        array = np.array(values)
+    except Exception:  # whatever the conversion of an unknown object may raise
+        array = np.array(None)
+    if array.dtype != np.bool_:
+        raise StagewiseError(f"{name} = {shown(values)}: must be an array of true and false")
+    return frozen(array)
 
 
-def _gain(scenario: Scenario, changes: Mapping[str, Mapping[str, float]]) -> FloatArray:
-    values = scenario.links.gain.copy()
-    start, edge_of = scenario.links.start, scenario.links.edge
-    for name, row in changes.items():
-        client = _client(scenario, name, "links")
-        links = range(int(start[client]), int(start[client + 1]))
-        by_edge = {scenario.edges.ids[edge_of[link]]: link for link in links}
-        for edge, value in row.items():
-            if edge not in by_edge:
-                raise StagewiseError(
-                    f"links[{shown(name)}]: {shown(edge)} must be an edge that covers the client"
-                )
-            if not (np.isfinite(value) and value > 0):
-                raise StagewiseError(
-                    f"links[{shown(name)}][{shown(edge)}] = {shown(value)}: must be a finite number "
-                    f"above 0"
-                )
-            values[by_edge[edge]] = value
-    return values
+def _fitting(name: str, array: npt.NDArray[Any], length: int, things: str) -> npt.NDArray[Any]:
+    """`array` if it has one value for each of so many `things`."""
+    if array.shape != (length,):
+        raise StagewiseError(
+            f"{name} has the shape {array.shape}: must have one value for each of the {length} "
+            f"{things}"
+        )
+    return array
 
 
-def _to_line(round_: Round) -> "list[str] | _RoundRecord":
-    scenario = round_.scenario
-    if round_.cpu_hz is None and round_.gain is None:
-        return round_.online_ids
-    record = _RoundRecord(online=round_.online_ids)
-    if round_.cpu_hz is not None:
-        changed = np.flatnonzero(round_.cpu_hz != scenario.clients.cpu_hz)
-        record.cpu_hz = {scenario.clients.ids[i]: float(round_.cpu_hz[i]) for i in changed}
-    if round_.gain is not None:
-        for link in np.flatnonzero(round_.gain != scenario.links.gain):
-            client = scenario.clients.ids[scenario.links.client[link]]
-            edge = scenario.edges.ids[scenario.links.edge[link]]
-            record.links.setdefault(client, {})[edge] = float(round_.gain[link])
-    return record
+def _check_costs(round_: Round) -> None:
+    scenario, costs = round_.scenario, round_.costs
+    own = [name for name in _COSTS if getattr(round_, name) is not None]
+    finite = np.isfinite(costs.delay_s) & np.isfinite(costs.energy_j)
+    if not finite.all():
+        name = scenario.clients.ids[scenario.links.client[int(np.argmin(finite))]]
+        raise StagewiseError(
+            f"{', '.join(own)}: the delay and energy of client {shown(name)} must be small enough to "
+            f"represent"
+        )
+    if not largest_cost(scenario, costs) <= LARGEST_COST:
+        raise StagewiseError(
+            f"{', '.join(own)}: the round's cost must be small enough to represent"
+        )

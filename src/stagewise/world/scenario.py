@@ -1,142 +1,91 @@
 """The scenario: every client, edge server and link of one federated system, as arrays."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.world.checks import (
+    LARGEST_COUNT,
+    BoolArray,
+    FieldError,
+    FloatArray,
+    Frozen,
+    IntArray,
+    Rule,
+    finite,
+    frozen,
+    frozen_array,
+    instance_of,
+    whole,
+)
+from stagewise.world.costs import (
+    LARGEST_COST,
+    LinkCosts,
+    given,
+    largest_cost,
+    link_costs,
+    overridden,
+    require_model,
+)
 from stagewise.world.estimator import DEFAULT_WINDOW
+from stagewise.world.parts import Clients, Edges, Limits, Links, Weights
+from stagewise.world.scenario_json import json_parts, sha256_of
+from stagewise.world.tables import Table, Tables
 
-if TYPE_CHECKING:
-    from stagewise.world.costs import LinkCosts
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
-FORMAT = "stagewise-scenario/1"
-LARGEST_COUNT = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class Weights:
-    """The weights of delay (per second), energy (per joule) and continuity in the objectives."""
-
-    delay: float = 0.5
-    energy: float = 0.5
-    continuity: float = 1.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What every edge must keep: (9a), (9b) in a round, (11a), (11b) with their margins in a plan."""
-
-    kld_max: float = 0.2
-    data_min: float = 2500
-    kld_margin: float = 0.0
-    data_margin: float = 0
-    kld_risk: float = 0.3
-    data_risk: float = 0.3
+__all__ = [
+    "LARGEST_COUNT",
+    "BoolArray",
+    "Clients",
+    "Edges",
+    "FloatArray",
+    "IntArray",
+    "Limits",
+    "Links",
+    "Scenario",
+    "Weights",
+]
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
-    """Edge servers, one entry of every array each."""
+class Scenario(Frozen):
+    """One federated system. Every value is checked on construction; nothing in it changes after.
 
-    ids: tuple[str, ...]
-    capacity: IntArray
-    bandwidth_hz: FloatArray
-    uplink_delay_s: FloatArray
-    uplink_energy_j: FloatArray
-    position_m: FloatArray | None = None
-    """Shape (edges, 2); NaN where an edge has no position."""
+    Parameters
+    ----------
+    clients, edges, links
+        Who there is, and who reaches whom.
+    local_steps, edge_rounds
+        Steps of a client before its edge aggregates, and edge aggregations in a round.
+    model_bits, noise_w_per_hz
+        The size of the model and the noise of the channels. None or NaN, where they are not known,
+        is allowed if no link has a channel gain.
+    weights, limits
+        What the problems minimise and what every edge must keep.
+    reference
+        The reference label distribution Q; None is the uniform one.
+    window
+        The length of the estimator's window, tau of Eq. 6.
+    file_sha256
+        The digest of the file the scenario was read from.
 
-    def __len__(self) -> int:
-        return len(self.ids)
+    Raises
+    ------
+    StagewiseError
+        If a value cannot be; the message names the field, the value and the rule.
 
-    @cached_property
-    def index(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.ids)}
-
-
-@dataclass(frozen=True, eq=False)
-class Clients:
-    """Clients, one entry of every array each."""
-
-    ids: tuple[str, ...]
-    label_counts: IntArray
-    """Shape (clients, labels): how many samples of each label a client holds."""
-    cpu_hz: FloatArray
-    cycles_per_sample: FloatArray
-    capacitance: FloatArray
-    batch_fraction: FloatArray
-    tx_power_w: FloatArray
-    online_probability: FloatArray
-    position_m: FloatArray | None = None
-    history: tuple[str | None, ...] | None = None
-    """Where given, the history that `online_probability` was estimated from."""
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @cached_property
-    def index(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.ids)}
-
-    @cached_property
-    def data(self) -> IntArray:
-        """The data size of each client."""
-        return np.asarray(self.label_counts.sum(axis=1))
-
-    @cached_property
-    def label_rows(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """The label counts in compressed rows (start, label, count), and the data sizes."""
-        client, label = np.nonzero(self.label_counts)
-        start = np.zeros(len(self) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(client, minlength=len(self)), out=start[1:])
-        return start, label.astype(np.int64), self.label_counts[client, label], self.data
-
-
-@dataclass(frozen=True, eq=False)
-class Links:
-    """Which edges cover which clients, in compressed rows: client i has links start[i]:start[i+1]."""
-
-    start: IntArray
-    edge: IntArray
-    """Ascending within a client."""
-    gain: FloatArray
-
-    def __len__(self) -> int:
-        return len(self.edge)
-
-    @cached_property
-    def client(self) -> IntArray:
-        """The client of each link."""
-        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
-
-    def find(self, client: IntArray, edge: IntArray) -> IntArray:
-        """The link between each client and edge, or -1 where there is none."""
-        if len(self) == 0:
-            return np.full(len(client), -1)
-        key = client * self._stride + edge
-        place = np.minimum(np.searchsorted(self._keys, key), len(self) - 1)
-        return np.where(self._keys[place] == key, place, -1)
-
-    @cached_property
-    def _stride(self) -> int:
-        return int(self.edge.max()) + LARGEST_COUNT
-
-    @cached_property
-    def _keys(self) -> IntArray:
-        return self.client * self._stride + self.edge
-
-
-@dataclass(frozen=True, eq=False)
-class Scenario:
-    """One federated system. Every value is checked on construction; nothing in it changes after."""
+    Examples
+    --------
+    >>> clients = Clients(["c0", "c1"], label_counts=[[30], [20]], online_probability=[0.9, 0.8])
+    >>> edges = Edges(["es0"], capacity=[2], uplink_delay_s=[0.2], uplink_energy_j=[0.1])
+    >>> links = Links(start=[0, 1, 2], edge=[0, 0], delay_s=[0.4, 0.7], energy_j=[1.5, 1.1])
+    >>> Scenario(clients, edges, links).costs.delay_s
+    array([0.4, 0.7])
+    """
 
     clients: Clients
     edges: Edges
@@ -148,14 +97,84 @@ class Scenario:
     weights: Weights = field(default_factory=Weights)
     limits: Limits = field(default_factory=Limits)
     reference: FloatArray | None = None
-    """The reference label distribution Q; None is the uniform one."""
     window: int | None = None
-    """The length of the estimator's window, tau of Eq. 6."""
     file_sha256: str | None = None
-    """The digest of the file the scenario was read from."""
 
     def __post_init__(self) -> None:
-        validate(self)
+        for name, kind in _PARTS.items():
+            instance_of(name, getattr(self, name), kind)
+        if not isinstance(self.file_sha256, str | None):
+            raise StagewiseError(f"file_sha256 = {shown(self.file_sha256)}: must be text or None")
+        self._check_scalars()
+        self._check_reference()
+        self._check_links()
+        self._check_model()
+        self._check_costs()
+
+    @classmethod
+    def from_tables(
+        cls,
+        clients: Table,
+        edges: Table,
+        links: Table,
+        *,
+        local_steps: int = 5,
+        edge_rounds: int = 3,
+        model_bits: float | None = None,
+        noise_w_per_hz: float | None = None,
+        weights: Weights | None = None,
+        limits: Limits | None = None,
+        reference: FloatArray | None = None,
+        window: int | None = None,
+    ) -> "Scenario":
+        """A scenario from three tables, for costs that were measured.
+
+        A table is a pandas data frame, a list of dicts, or the path of a CSV file with a header
+        line. An empty cell (None, NaN) is a value that is not given.
+
+        Parameters
+        ----------
+        clients
+            Columns `id`, `online_probability` or `history`, and `label_0`, `label_1`, ... (samples
+            of each label), or `data` alone where balance does not matter: `kld_max` is then
+            infinite. Taken where present: `x`, `y`, `cpu_hz`, `cycles_per_sample`, `capacitance`,
+            `batch_fraction`, `tx_power_w`.
+        edges
+            Columns `id`, `capacity`, `uplink_delay_s`, `uplink_energy_j`; taken where present:
+            `bandwidth_hz`, `x`, `y`.
+        links
+            Columns `client`, `edge`, and `delay_s` and `energy_j` of one edge round, or `gain`.
+        local_steps, edge_rounds, model_bits, noise_w_per_hz, weights, limits, reference, window
+            As of `Scenario`; `model_bits` and `noise_w_per_hz` are needed where a link has a gain.
+
+        Raises
+        ------
+        StagewiseError
+            If a value cannot be; the message names the table, the row (the line of a file), the
+            column, the value and the rule.
+
+        Examples
+        --------
+        >>> clients = [{"id": "a", "online_probability": 0.9, "label_0": 30, "label_1": 10},
+        ...            {"id": "b", "online_probability": 0.7, "label_0": 5, "label_1": 25}]
+        >>> edges = [{"id": "hall", "capacity": 9, "uplink_delay_s": 0.2, "uplink_energy_j": 0.1}]
+        >>> links = [{"client": c, "edge": "hall", "delay_s": 0.4, "energy_j": 1.7} for c in "ab"]
+        >>> Scenario.from_tables(clients, edges, links, limits=Limits(data_min=50))
+        Scenario(2 clients, 1 edges, 2 links, 2 labels)
+        """
+        tables = Tables(clients, edges, links)
+        with tables.errors_named():
+            return cls(
+                *tables.parts(window),
+                local_steps=local_steps,
+                edge_rounds=edge_rounds,
+                model_bits=math.nan if model_bits is None else model_bits,
+                noise_w_per_hz=math.nan if noise_w_per_hz is None else noise_w_per_hz,
+                weights=Weights() if weights is None else weights,
+                limits=tables.checked_limits(limits),
+                reference=reference,
+                window=window,
+            )
 
     @property
     def labels(self) -> int:
@@ -166,30 +185,75 @@ class Scenario:
         """Q: the label distribution every edge should come close to; shape (labels,)."""
         if self.reference is not None:
             return self.reference
-        return np.full(self.labels, 1.0 / self.labels)
+        return frozen(np.full(self.labels, 1.0 / self.labels))
 
     @property
     def estimator_window(self) -> int:
         return DEFAULT_WINDOW if self.window is None else self.window
 
     @cached_property
-    def costs(self) -> "LinkCosts":
+    def costs(self) -> LinkCosts:
         """T_ij and E_ij of every link."""
-        from stagewise.world.costs import link_costs
-
         return link_costs(self)
 
     @cached_property
     def sha256(self) -> str:
         """The digest of the scenario's JSON file, the one it came from or the one it would be."""
-        from stagewise.world.scenario_file import json_sha256
+        return self.file_sha256 or sha256_of(json_parts(self))
 
-        return self.file_sha256 or json_sha256(self)
+    def as_of(
+        self,
+        *,
+        online_probability: FloatArray | None = None,
+        cpu_hz: FloatArray | None = None,
+        gain: FloatArray | None = None,
+        delay_s: FloatArray | None = None,
+        energy_j: FloatArray | None = None,
+    ) -> "Scenario":
+        """The scenario as it is in a round: with new estimates, and with the round's costs.
 
-    def with_online_probability(self, probability: FloatArray) -> "Scenario":
-        """The same scenario with new estimates of who will be online."""
-        clients = replace(self.clients, online_probability=probability, history=None)
-        return replace(self, clients=clients, file_sha256=None)
+        Parameters
+        ----------
+        online_probability
+            Estimates of who will be online, shape (clients,); None leaves them.
+        cpu_hz, gain, delay_s, energy_j
+            What the round changes, as `link_costs` takes it. The costs of the scenario are then
+            those that `link_costs` gives with it; links with a measured delay or energy become
+            measured ones.
+
+        Raises
+        ------
+        StagewiseError
+            If a value cannot be.
+
+        Examples
+        --------
+        >>> from stagewise.world.generate import numeric
+        >>> later = numeric(clients=2, edges=1).as_of(delay_s=np.array([0.5, np.nan]))
+        >>> later.links.measured
+        array([ True, False])
+        """
+        clients, links = self.clients, self.links
+        cpu_hz = _own_values("cpu_hz", cpu_hz, len(clients))
+        gain = _own_values("gain", gain, len(links))
+        delay_s = _own_values("delay_s", delay_s, len(links))
+        energy_j = _own_values("energy_j", energy_j, len(links))
+        if online_probability is not None:
+            clients = replace(clients, online_probability=online_probability, history=None)
+        if cpu_hz is not None:
+            clients = replace(clients, cpu_hz=overridden(clients.cpu_hz, cpu_hz))
+        if gain is not None or delay_s is not None or energy_j is not None:
+            costs = link_costs(self, cpu_hz, gain, delay_s, energy_j)
+            measured = given(delay_s) | given(energy_j) | (links.measured & ~given(gain))
+            # What was not measured stays unknown, though the round counts it as 0 J.
+            unknown = ~measured | (np.isnan(links.energy_j) & links.measured & ~given(energy_j))
+            links = replace(
+                links,
+                gain=np.where(measured, np.nan, overridden(links.gain, gain)),
+                delay_s=np.where(measured, costs.delay_s, np.nan),
+                energy_j=np.where(unknown, np.nan, costs.energy_j),
+            )
+        return replace(self, clients=clients, links=links, file_sha256=None)
 
     def __repr__(self) -> str:
         return (
@@ -197,138 +261,103 @@ class Scenario:
             f"{len(self.links)} links, {self.labels} labels)"
         )
 
+    def _check_scalars(self) -> None:
+        for name in ("local_steps", "edge_rounds"):
+            _set(self, name, whole(name, getattr(self, name), 1, LARGEST_COUNT))
+        if self.window is not None:
+            _set(self, "window", whole("window", self.window, 1, LARGEST_COUNT))
+        for name in ("model_bits", "noise_w_per_hz"):
+            value = getattr(self, name)
+            absent = value is None or (isinstance(value, float | np.floating) and value != value)
+            _set(self, name, math.nan if absent else finite(name, value, 0, open_below=True))
 
-def validate(scenario: Scenario) -> None:
-    """Raise a `StagewiseError` that names the first field with a value that cannot be."""
-    _validate_scalars(scenario)
-    edges, clients, links = scenario.edges, scenario.clients, scenario.links
-    _distinct("edges", edges.ids)
-    _distinct("clients", clients.ids)
-    _within("edges", "capacity", edges.ids, edges.capacity, 0, LARGEST_COUNT)
-    _positive("edges", "bandwidth_hz", edges.ids, edges.bandwidth_hz)
-    _not_negative("edges", "uplink_delay_s", edges.ids, edges.uplink_delay_s)
-    _not_negative("edges", "uplink_energy_j", edges.ids, edges.uplink_energy_j)
-
-    for name in ("cpu_hz", "cycles_per_sample", "tx_power_w"):
-        _positive("clients", name, clients.ids, getattr(clients, name))
-    _not_negative("clients", "capacitance", clients.ids, clients.capacitance)
-    _within("clients", "batch_fraction", clients.ids, clients.batch_fraction, 0, 1, open_below=True)
-    _within("clients", "online_probability", clients.ids, clients.online_probability, 0, 1)
-    if clients.label_counts.ndim != 2 or clients.label_counts.shape[1] < 1:
-        raise StagewiseError("clients.label_counts: there must be at least one label")
-    lowest = clients.label_counts.min(axis=1)
-    _within("clients", "label_counts", clients.ids, lowest, 0, LARGEST_COUNT)
-    _within(
-        "clients", "data size (sum of label_counts)", clients.ids, clients.data, 1, LARGEST_COUNT
-    )
-
-    if scenario.reference is not None:
-        if scenario.reference.shape != (scenario.labels,):
+    def _check_reference(self) -> None:
+        if self.reference is None:
+            return
+        reference = frozen_array("reference", self.reference, np.float64)
+        if reference.shape != (self.labels,):
             raise StagewiseError(
-                f"reference has {len(scenario.reference)} entries: there must be one for each of "
-                f"the {scenario.labels} labels"
+                f"reference has {reference.size} entries: there must be one for each of the "
+                f"{self.labels} labels"
             )
-        if not (scenario.reference > 0).all() or abs(scenario.reference.sum() - 1) > 1e-6:
-            raise StagewiseError("reference: all entries must be above 0 and sum to 1")
-    if len(links) and not (np.isfinite(links.gain) & (links.gain > 0)).all():
-        bad = int(np.argmin(np.isfinite(links.gain) & (links.gain > 0)))
-        client, edge = clients.ids[links.client[bad]], edges.ids[links.edge[bad]]
-        raise StagewiseError(
-            f"clients[{links.client[bad]}] ({shown(client)}).links[{shown(edge)}] = "
-            f"{shown(float(links.gain[bad]))}: must be a finite number above 0"
-        )
-    _validate_costs(scenario)
+        rule = Rule(high=1, open_below=True)
+        if not rule.kept_by(reference).all() or abs(reference.sum() - 1) > 1e-6:
+            raise StagewiseError(
+                f"reference = {shown(reference.tolist())}: all entries must be above 0 and sum to 1"
+            )
+        _set(self, "reference", reference)
+
+    def _check_links(self) -> None:
+        links, edges = self.links, len(self.edges)
+        if len(links.start) != len(self.clients) + 1:
+            raise StagewiseError(
+                f"links.start has {len(links.start)} entries: must have one more than the "
+                f"{len(self.clients)} clients"
+            )
+        if links.fault is not None:
+            raise self._link_error(*links.fault)
+        if len(links) and links.last_edge >= edges:
+            rule = f"must be below {edges}, the number of edges"
+            raise self._link_error(int(np.argmax(links.edge >= edges)), "edge", rule)
+        if self.weights.energy > 0 and links.measured.any():
+            unknown = links.measured & np.isnan(links.energy_j)
+            if unknown.any():
+                rule = "must be given where the weight of energy is above 0"
+                raise self._link_error(int(np.argmax(unknown)), "energy_j", rule)
+
+    def _check_model(self) -> None:
+        by_gain = ~self.links.measured
+        for name in ("model_bits", "noise_w_per_hz"):
+            if math.isnan(getattr(self, name)) and by_gain.any():
+                raise StagewiseError(f"{name} must be given where a link has a channel gain")
+        require_model(self, by_gain)
+
+    def _link_error(self, link: int, column: str, rule: str) -> FieldError:
+        """The error about a field of a link, with the names of its client and its edge."""
+        client, edge = int(self.links.client[link]), int(self.links.edge[link])
+        place = f"clients[{client}] ({shown(self.clients.ids[client])}).links"
+        if 0 <= edge < len(self.edges) and column != "edge":
+            place += f"[{shown(self.edges.ids[edge])}]"
+        if column != "gain":
+            place += f".{column}"
+        found = shown(getattr(self.links, column)[link].item())
+        return FieldError(place, "links", link, column, f" = {found}: {rule}")
+
+    def _check_costs(self) -> None:
+        costs = self.costs
+        finite_costs = np.isfinite(costs.delay_s) & np.isfinite(costs.energy_j)
+        if not finite_costs.all():
+            bad = int(np.argmin(finite_costs))
+            client = self.links.client[bad]
+            raise StagewiseError(
+                f"clients[{client}] ({shown(self.clients.ids[client])}): the delay or energy of its "
+                f"link to {shown(self.edges.ids[self.links.edge[bad]])} is too large to represent"
+            )
+        if not largest_cost(self, costs) <= LARGEST_COST:
+            raise StagewiseError(
+                "weights, edges, clients: the delay, energy or cost of a round is too large to "
+                "represent"
+            )
 
 
-def _validate_scalars(scenario: Scenario) -> None:
-    weights, limits = scenario.weights, scenario.limits
-    for name in ("local_steps", "edge_rounds"):
-        _scalar(name, getattr(scenario, name), 1, LARGEST_COUNT)
-    for name in ("model_bits", "noise_w_per_hz"):
-        _scalar(name, getattr(scenario, name), 0, np.inf, open_below=True)
-    for name in ("delay", "energy", "continuity"):
-        _scalar(f"weights.{name}", getattr(weights, name), 0, np.inf)
-    for name in ("kld_max", "data_min", "kld_margin", "data_margin"):
-        _scalar(f"limits.{name}", getattr(limits, name), 0, np.inf)
-    for name in ("kld_risk", "data_risk"):
-        _scalar(f"limits.{name}", getattr(limits, name), 0, 1)
-    if limits.kld_margin > limits.kld_max:
-        raise StagewiseError(
-            f"limits.kld_margin = {limits.kld_margin}: must be at most kld_max = {limits.kld_max}"
-        )
-    if scenario.window is not None:
-        _scalar("window", scenario.window, 1, LARGEST_COUNT)
-    if len(scenario.edges) == 0:
-        raise StagewiseError("edges: there must be at least one")
-    if len(scenario.clients) == 0:
-        raise StagewiseError("clients: there must be at least one")
+_PARTS: Mapping[str, Any] = {
+    "clients": Clients,
+    "edges": Edges,
+    "links": Links,
+    "weights": Weights,
+    "limits": Limits,
+}
 
 
-def _validate_costs(scenario: Scenario) -> None:
-    costs = scenario.costs
-    finite = np.isfinite(costs.delay_s) & np.isfinite(costs.energy_j)
-    if not finite.all():
-        bad = int(np.argmin(finite))
-        client = scenario.links.client[bad]
-        raise StagewiseError(
-            f"clients[{client}] ({shown(scenario.clients.ids[client])}): the delay or energy of its "
-            f"link to {shown(scenario.edges.ids[scenario.links.edge[bad]])} is too large to represent"
-        )
-    from stagewise.world.costs import LARGEST_COST, largest_cost
-
-    if not largest_cost(scenario, costs) <= LARGEST_COST:
-        raise StagewiseError(
-            "weights, edges, clients: the delay, energy or cost of a round is too large to represent"
-        )
+def _own_values(name: str, values: object, count: int) -> FloatArray | None:
+    """A round's own values as an array, if there is one for each client or link."""
+    if values is None:
+        return None
+    array = frozen_array(name, values, np.float64)
+    if array.shape != (count,):
+        raise StagewiseError(f"{name} has the shape {array.shape}: must be ({count},)")
+    return array
 
 
-def _scalar(name: str, value: float, low: float, high: float, open_below: bool = False) -> None:
-    if not np.isfinite(value) or value < low or value > high or (open_below and value == low):
-        raise StagewiseError(f"{name} = {shown(value)}: {_rule(low, high, open_below)}")
-
-
-def _rule(low: float, high: float, open_below: bool) -> str:
-    rule = f"must be a finite number {'above' if open_below else 'of at least'} {low:g}"
-    return rule if np.isinf(high) else f"{rule} and at most {high:.12g}"
-
-
-def _within(
-    group: str,
-    name: str,
-    ids: tuple[str, ...],
-    values: IntArray | FloatArray,
-    low: float,
-    high: float,
-    open_below: bool = False,
-) -> None:
-    if values.shape != (len(ids),):
-        raise StagewiseError(
-            f"{group}.{name}: must have one value for each of the {len(ids)} {group}"
-        )
-    good = np.isfinite(values) & (values >= low) & (values <= high)
-    if open_below:
-        good &= values > low
-    if not good.all():
-        bad = int(np.argmin(good))
-        raise StagewiseError(
-            f"{group}[{bad}] ({shown(ids[bad])}).{name} = {shown(values[bad].item())}: "
-            f"{_rule(low, high, open_below)}"
-        )
-
-
-def _positive(group: str, name: str, ids: tuple[str, ...], values: FloatArray) -> None:
-    _within(group, name, ids, values, 0, np.inf, open_below=True)
-
-
-def _not_negative(group: str, name: str, ids: tuple[str, ...], values: FloatArray) -> None:
-    _within(group, name, ids, values, 0, np.inf)
-
-
-def _distinct(group: str, ids: tuple[str, ...]) -> None:
-    seen: set[str] = set()
-    for number, name in enumerate(ids):
-        if name == "":
-            raise StagewiseError(f"{group}[{number}].id = '': must not be empty")
-        if name in seen:
-            raise StagewiseError(f"{group}[{number}].id = {shown(name)}: must not occur twice")
-        seen.add(name)
+def _set(scenario: Scenario, name: str, value: object) -> None:
+    object.__setattr__(scenario, name, value)

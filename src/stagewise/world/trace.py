@@ -70,6 +70,21 @@ def load_trace(path: str | Path, variant: str = "states_2") -> Trace:
     """Read a trace: JSON, plain or gzip, with `devices` {name: {variant: [[seconds, state], ...]}}.
 
     A device is online in the state AVL_TRAIN and in no other. Times must not descend.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    variant : {"states_2", "states_3_battery50", "states_3_battery75"}
+        Which states of each device to read.
+
+    Examples
+    --------
+    >>> import pathlib, stagewise
+    >>> text = '{"devices": {"phone": {"states_2": [[0, "AVL_TRAIN"], [60, "UN_AVL"]]}}}'
+    >>> _ = pathlib.Path("trace.json").write_text(text)
+    >>> stagewise.load_trace("trace.json").devices
+    ('phone',)
     """
     if variant not in VARIANTS:
         raise StagewiseError(f"variant = {shown(variant)}: must be one of {', '.join(VARIANTS)}")

@@ -10,17 +10,30 @@ import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from stagewise.deploy.executor import serve
-from stagewise.deploy.messages import Here, Step, Update, model_of, pack, read
+from stagewise.deploy.messages import ClientOrder, ClientReply, RollCallReply, model_of, pack, read
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import read_bytes
-from stagewise.training import Weights, train_client
+from stagewise.model_weights import ModelWeights
+from stagewise.training import train_client
 from stagewise.world.scenario_file import load_scenario
+
+
+class TrainedModel(NamedTuple):
+    """A client's model after its local steps, with the losses of its first and last batch."""
+
+    weights: ModelWeights
+    loss_before: float | None = None
+    loss_after: float | None = None
+
+
+Train = Callable[[ClientOrder, ModelWeights], TrainedModel]
 
 
 class Client:
@@ -37,39 +50,48 @@ class Client:
         weights = {part: tensor.numpy() for part, tensor in state.items()}
         train_client(self.task, weights, self._index, 0, 0)
 
-    def train(self, step: Step, weights: Weights) -> Weights:
+    def train(self, order: ClientOrder, weights: ModelWeights) -> TrainedModel:
         """The client's model after its local steps (Eq. 1)."""
-        return train_client(self.task, weights, self._index, step.round, step.edge_round)
+        place = order.round, order.edge_round
+        trained, figures = train_client(self.task, weights, self._index, *place)
+        return TrainedModel(trained, figures.loss_before.item(), figures.loss_after.item())
 
 
-def make_app(name: str, train: Callable[[Step, Weights], Weights]) -> ClientApp:
+def make_app(name: str, train: Train) -> ClientApp:
     """The Flower app of the client `name`, which trains by `train`."""
     app = ClientApp()
 
     @app.query()
-    def who(message: Message, context: Context) -> Message:
-        return Message(pack(Here(kind="client", id=name)), reply_to=message)
+    def answer_roll_call(message: Message, context: Context) -> Message:
+        return Message(pack(RollCallReply(id=name)), reply_to=message)
 
     @app.train()
-    def step(message: Message, context: Context) -> Message:
-        asked, weights = read(message.content, Step), model_of(message.content)
+    def train_model(message: Message, context: Context) -> Message:
+        order, weights = read(message.content, ClientOrder), model_of(message.content)
         began = time.perf_counter()
+        trained, failure = None, ""
         try:
-            if asked.client != name:
-                raise StagewiseError(f"client = {shown(asked.client)}: this is {shown(name)}")
+            if order.client != name:
+                raise StagewiseError(f"client = {shown(order.client)}: this is {shown(name)}")
             if weights is None:
                 raise StagewiseError("model: is missing")
-            trained, failure = train(asked, weights), ""
+            trained = train(order, weights)
         except StagewiseError as error:
-            trained, failure = None, str(error)
-        update = Update(step=asked, train_s=time.perf_counter() - began, failure=failure)
-        return Message(pack(update, trained), reply_to=message)
+            failure = str(error)
+        reply = ClientReply(
+            order=order,
+            train_s=time.perf_counter() - began,
+            loss_before=None if trained is None else trained.loss_before,
+            loss_after=None if trained is None else trained.loss_after,
+            failure=failure,
+        )
+        return Message(pack(reply, None if trained is None else trained.weights), reply_to=message)
 
     return app
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """The options on the command line."""
     parser = argparse.ArgumentParser(prog="stagewise-client", description="A client's executor")
     parser.add_argument("--client", required=True, help="its id in the scenario")
     parser.add_argument(

@@ -14,66 +14,72 @@ from pathlib import Path
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from stagewise.deploy.edge_rounds import REAL_TIME, Time, train_edges
+from stagewise.deploy.channel import SYSTEM_CLOCK, Clock, MessageChannel, roll_call
+from stagewise.deploy.edge_rounds import train_edges
 from stagewise.deploy.executor import serve
-from stagewise.deploy.messages import EdgeAnswer, EdgeOrder, Hello, Here, model_of, pack, read
-from stagewise.deploy.roll_call import Listing, roll_call
+from stagewise.deploy.messages import (
+    EdgeOrder,
+    EdgeReply,
+    RollCallReply,
+    RollCallRequest,
+    model_of,
+    pack,
+    read,
+)
 from stagewise.deploy.superlink import SuperLink
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import read_bytes
 
-Connection = Callable[[], contextlib.AbstractContextManager[Listing]]
+Connection = Callable[[], contextlib.AbstractContextManager[MessageChannel]]
 
 
-def make_app(name: str, connection: Connection, time: Time = REAL_TIME) -> ClientApp:
+def make_app(name: str, connection: Connection, clock: Clock = SYSTEM_CLOCK) -> ClientApp:
     """The Flower app of the edge `name`, whose clients are reached by `connection`."""
     app = ClientApp()
 
     @app.query()
-    def who(message: Message, context: Context) -> Message:
-        hello = read(message.content, Hello)
-        with connection() as post:
-            here = roll_call(post, post.names(), hello.deadline_s, time=time)
-        clients = {client: seconds for client, (_, seconds) in here.items()}
-        return Message(pack(Here(kind="edge", id=name, clients=clients)), reply_to=message)
+    def answer_roll_call(message: Message, context: Context) -> Message:
+        deadline_s = read(message.content, RollCallRequest).deadline_s
+        with connection() as channel:
+            present = roll_call(channel, channel.node_names(), deadline_s, clock=clock)
+        clients = {client: seconds for client, (_, seconds) in present.items()}
+        return Message(pack(RollCallReply(id=name, clients=clients)), reply_to=message)
 
     @app.train()
     def edge_rounds(message: Message, context: Context) -> Message:
         order, weights = read(message.content, EdgeOrder), model_of(message.content)
         if order.edge != name or weights is None:
             raise StagewiseError(f"edge = {shown(order.edge)}: must be {name}, and have a model")
-        with connection() as post:
-            (result,) = train_edges(post, [order], weights, time)
-        answer = EdgeAnswer(
-            round=order.round, edge=name, data=result.data, reports=tuple(result.reports)
-        )
-        return Message(pack(answer, result.weights if result.data else None), reply_to=message)
+        with connection() as channel:
+            (edge,) = train_edges(channel, [order], weights, clock)
+        reply = EdgeReply(round=order.round, edge=name, data=edge.data, reports=tuple(edge.reports))
+        return Message(pack(reply, edge.weights if edge.data else None), reply_to=message)
 
     return app
 
 
 class Reconnecting:
-    """A SuperLink that may be restarted: after a failure the next use connects anew."""
+    """A SuperLink that may be restarted: after a failure the next use connects again."""
 
     def __init__(self, connect: Callable[[], SuperLink]) -> None:
         self._connect = connect
         self._link: SuperLink | None = connect()
 
     @contextlib.contextmanager
-    def __call__(self) -> Iterator[Listing]:
+    def __call__(self) -> Iterator[MessageChannel]:
         if self._link is None:
             self._link = self._connect()
         try:
             yield self._link
         except Exception:
             link, self._link = self._link, None
-            with contextlib.suppress(Exception):  # what went wrong first is what is told
+            with contextlib.suppress(Exception):  # the first error is the one to report
                 link.close()
             raise
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """The options on the command line."""
     parser = argparse.ArgumentParser(prog="stagewise-edge", description="An edge's server")
     parser.add_argument("--edge", required=True, help="its id in the scenario")
     parser.add_argument("--node", required=True, help="host:port of its SuperNode on this machine")

@@ -10,31 +10,31 @@ import socket
 import time
 from pathlib import Path
 
-from stagewise.deploy.superlink import register_node
+from stagewise.deploy.flower_api import register_node
 from stagewise.errors import StagewiseError, shown
 
-PATIENCE_S = 60.0
+WAIT_S = 60.0
 _PAUSE_S = 0.2
 
 
-def await_server(address: str, patience_s: float = PATIENCE_S) -> None:
+def await_server(address: str, wait_s: float = WAIT_S) -> None:
     """Return when something listens at `address`."""
     host, _, port = address.rpartition(":")
-    give_up = time.monotonic() + patience_s
+    deadline = time.monotonic() + wait_s
     while True:
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
             return
         except OSError as error:
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise StagewiseError(
-                    f"superlink = {address}: must listen within {patience_s:g} s: {error}"
+                    f"superlink = {address}: must listen within {wait_s:g} s: {error}"
                 ) from None
         time.sleep(_PAUSE_S)
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """The options on the command line."""
     parser = argparse.ArgumentParser(prog="stagewise-register", description="Let nodes connect")
     parser.add_argument("--superlink", required=True, help="host:port of this machine's SuperLink")
     parser.add_argument("--root-certificates", required=True, type=Path, help="ca.pem")

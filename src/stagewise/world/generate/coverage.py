@@ -15,9 +15,29 @@ def covering_links(
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """The links of clients to the edges within `radius`, or to the nearest where there is none.
 
-    `client_xyz` has shape (clients, d) and `edge_xyz` (edges, d), in metres, as `radius` is.
-    Returns the compressed rows of `Links`, `start` (clients + 1,) and `edge` (links,) ascending
-    within a client, and the straight distance of each link in metres (links,).
+    Parameters
+    ----------
+    client_xyz : array of float, shape (clients, d)
+        Where clients are, in metres.
+    edge_xyz : array of float, shape (edges, d)
+        Where edges are, in metres.
+    radius : float
+        How far an edge reaches, in metres.
+
+    Returns
+    -------
+    start, edge : array of int, shapes (clients + 1,) and (links,)
+        The compressed rows of `Links`; edges ascend within a client.
+    distance : array of float, shape (links,)
+        The straight length of each link, in metres.
+
+    Examples
+    --------
+    >>> import numpy as np, stagewise
+    >>> clients, edges = np.array([[0.0, 0.0], [90.0, 0.0]]), np.array([[10.0, 0.0], [80.0, 0.0]])
+    >>> start, edge, distance = stagewise.generate.covering_links(clients, edges, 20.0)
+    >>> edge, distance
+    (array([0, 1]), array([10., 10.]))
     """
     finite("radius_m", radius, 0, open_below=True)
     clients = len(client_xyz)

@@ -6,7 +6,7 @@ import numpy as np
 
 from stagewise.errors import StagewiseError
 from stagewise.randomness import generator
-from stagewise.world.checks import finite, seed_number, whole
+from stagewise.world.checks import finite, frozen, seed_number, whole
 from stagewise.world.generate.coverage import covering_links
 from stagewise.world.generate.points import Points, Window
 from stagewise.world.generate.system import LARGEST_SIZE, SystemParameters, draw_system
@@ -63,9 +63,37 @@ def from_map(
 ) -> Scenario:
     """A scenario with an edge at every site and a client at every user, of those in the window.
 
-    An edge covers the clients within `radius_m`, and a client out of every edge's reach is linked
-    to the nearest. Ids are those of the points, after `bs` and `u`, or `es0`, ... and `c0`, ...
-    where they have none. `None` stands for the defaults.
+    Ids are those of the points, after `bs` and `u`, or `es0`, ... and `c0`, ... where they have
+    none.
+
+    Parameters
+    ----------
+    sites, users : Points
+        Where edges and clients are.
+    seed : int
+        Of every random draw.
+    window : tuple of float, optional
+        South, north, west and east in degrees; by default everything.
+    radius_m : float
+        How far an edge reaches; a client out of every edge's reach is linked to the nearest.
+    path_loss : PathLoss, optional
+        How a channel weakens with distance.
+    task : str or Task
+        The learning task.
+    parameters : SystemParameters, optional
+        What clients and edges draw from; by default the paper's.
+    weights : Weights, optional
+        Of delay, energy and continuity.
+    limits : Limits, optional
+        What every edge must keep.
+
+    Examples
+    --------
+    >>> import numpy as np, stagewise
+    >>> sites = stagewise.generate.Points(np.array([-37.81]), np.array([144.96]))
+    >>> users = stagewise.generate.Points(np.array([-37.81, -37.812]), np.array([144.961, 144.96]))
+    >>> stagewise.generate.from_map(sites, users).edges.ids
+    ('es0',)
     """
     seed_number(seed)
     finite("radius_m", radius_m, 0, open_below=True)
@@ -88,7 +116,7 @@ def from_map(
         edge_ids=_ids(sites, "bs", "es"),
         client_xy=user_xy,
         edge_xy=site_xy,
-        links=Links(start=start, edge=edge, gain=gain),
+        links=Links(start=frozen(start), edge=frozen(edge), gain=frozen(gain)),
         seed=seed,
         task=chosen_task,
         parameters=SystemParameters() if parameters is None else parameters,

@@ -16,6 +16,22 @@ def allocate_labels(task: Task, clients: int, rng: np.random.Generator) -> IntAr
     replacement, and as many samples as a uniform draw from `task.data_range` says, split equally
     among its labels; what does not divide goes one each to labels of its own, chosen at random.
     The first clients of a larger allocation are those of a smaller one from an equal generator.
+
+    Parameters
+    ----------
+    task : Task
+        How many labels and samples a client holds.
+    clients : int
+        How many there are.
+    rng : numpy.random.Generator
+        Where draws come from.
+
+    Examples
+    --------
+    >>> import numpy as np, stagewise
+    >>> task = stagewise.generate.task_of("mnist")
+    >>> stagewise.generate.allocate_labels(task, 5, np.random.default_rng(0)).shape
+    (5, 10)
     """
     label_rng, size_rng, order_rng = rng.spawn(3)
     low, high = task.labels_per_client

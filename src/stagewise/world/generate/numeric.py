@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from stagewise.randomness import generator
-from stagewise.world.checks import interval, seed_number, whole
+from stagewise.world.checks import frozen, interval, seed_number, whole
 from stagewise.world.generate.coverage import covering_links
 from stagewise.world.generate.system import LARGEST_SIZE, SystemParameters, draw_system
 from stagewise.world.generate.tasks import Task, task_of
@@ -32,9 +32,32 @@ def numeric(
 ) -> Scenario:
     """A scenario with clients `c0`, `c1`, ... and edges `es0`, `es1`, ... at random places.
 
-    Four edges share the paper's 500 m x 500 m; other numbers a square of the same density. An
-    edge covers the clients within `radius_m`, and a client out of every edge's reach is linked to
-    the nearest. Channel gains are uniform in `gain_range`. `None` stands for the defaults.
+    Four edges share the paper's 500 m x 500 m; other numbers a square of the same density.
+
+    Parameters
+    ----------
+    clients, edges : int
+        How many there are.
+    seed : int
+        Of every random draw.
+    task : str or Task
+        The learning task: `mnist`, `cifar10`, ..., or one of your own.
+    radius_m : float
+        How far an edge reaches; a client out of every edge's reach is linked to the nearest.
+    gain_range : pair of float
+        Channel gains are uniform in it.
+    parameters : SystemParameters, optional
+        What clients and edges draw from; by default the paper's.
+    weights : Weights, optional
+        Of delay, energy and continuity.
+    limits : Limits, optional
+        What every edge must keep.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> stagewise.generate.numeric(clients=6, edges=2, seed=0).clients.ids
+    ('c0', 'c1', 'c2', 'c3', 'c4', 'c5')
     """
     whole("clients", clients, 1, LARGEST_SIZE)
     whole("edges", edges, 1, LARGEST_SIZE)
@@ -52,7 +75,7 @@ def numeric(
         edge_ids=tuple(f"es{number}" for number in range(edges)),
         client_xy=client_xy,
         edge_xy=edge_xy,
-        links=Links(start=start, edge=edge, gain=gain),
+        links=Links(start=frozen(start), edge=frozen(edge), gain=frozen(gain)),
         seed=seed,
         task=chosen_task,
         parameters=SystemParameters() if parameters is None else parameters,

@@ -30,9 +30,29 @@ def paper_set(
 ) -> Scenario:
     """The scenario of set `number` with what it varies at `value`.
 
-    `None` is the value the other sets keep: 100 clients, 4 edges, 2500 samples, p from 0.5. The
-    `data_min` of `limits` is overruled by the table. Scenarios of one seed are alike but for what
-    is varied: the same clients at other limits or probabilities, or more of them.
+    Scenarios of one seed are alike but for what is varied: the same clients at other limits or
+    probabilities, or more of them.
+
+    Parameters
+    ----------
+    number : {1, 2, 3, 4}
+        The set: it varies the clients, the edges, `data_min`, or the least online probability.
+    value : float, optional
+        By default the value the other sets keep: 100 clients, 4 edges, 2500 samples, p from 0.5.
+    seed : int
+        Of every random draw.
+    task : str or Task
+        The learning task.
+    weights : Weights, optional
+        Of delay, energy and continuity.
+    limits : Limits, optional
+        What every edge must keep; `data_min` is the table's all the same.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> len(stagewise.generate.paper_set(1, 75).clients)
+    75
     """
     if number not in PAPER_SETS:
         raise StagewiseError(f"set = {shown(number)}: must be one of {_listed(tuple(PAPER_SETS))}")

@@ -1,16 +1,12 @@
 """Points on a map, read from CSV: base stations, users, or both in one file."""
 
-import csv
-import io
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from stagewise.errors import StagewiseError, one_line, shown
-from stagewise.files import read_bytes
+from stagewise.errors import StagewiseError, shown
+from stagewise.world.csv_file import number_in, read_csv
 from stagewise.world.scenario import BoolArray, FloatArray
 
 Window = tuple[float, float, float, float]
@@ -91,20 +87,25 @@ def read_points(path: str | Path) -> Points:
     Needed are a latitude (`lat`, `latitude`) and a longitude (`lon`, `lng`, `long`, `longitude`)
     in degrees; used where present are `id` or `site_id`, and `kind` with BS or USER. Upper and
     lower case are alike; other columns are ignored.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Examples
+    --------
+    >>> import pathlib, stagewise
+    >>> _ = pathlib.Path("sites.csv").write_text("id,lat,lon\\n1,-37.81,144.96\\n")
+    >>> len(stagewise.generate.read_points("sites.csv"))
+    1
     """
-    rows = _rows(path)
-    first_line, header = next(rows, (1, []))
-    if not header:
-        raise StagewiseError(f"{path}: is empty: must have a line that names the columns")
-    place = _places(f"{path}: line {first_line}", header)
+    table = read_csv(path)
+    place = _places(f"{path}: line {table.header_line}", table.header)
     latitude, longitude, ids, kinds = [], [], [], []
     seen: dict[tuple[str, str], int] = {}
-    for line, row in rows:
-        where = f"{path}: line {line}"
-        if len(row) != len(header):
-            raise StagewiseError(
-                f"{where}: has {len(row)} columns: must have {len(header)}, as line {first_line}"
-            )
+    for number, row in enumerate(table.rows):
+        where = table.where(number)
         latitude.append(_degrees(where, "latitude", row[place["latitude"]]))
         longitude.append(_degrees(where, "longitude", row[place["longitude"]]))
         kind = ""
@@ -118,10 +119,11 @@ def read_points(path: str | Path) -> Points:
             name = row[place["id"]].strip()
             if not name:
                 raise StagewiseError(f"{where}: id = '': must not be empty")
-            first = seen.setdefault((kind, name), line)
-            if first != line:
+            first = seen.setdefault((kind, name), number)
+            if first != number:
                 raise StagewiseError(
-                    f"{where}: id = {shown(name)}: must not occur twice, and is on line {first}"
+                    f"{where}: id = {shown(name)}: must not occur twice, and is on line "
+                    f"{table.lines[first]}"
                 )
             ids.append(name)
     return Points(
@@ -130,28 +132,6 @@ def read_points(path: str | Path) -> Points:
         tuple(ids) if "id" in place else None,
         tuple(kinds) if "kind" in place else None,
     )
-
-
-def _rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not blank, each with the number of its (last) line."""
-    content = read_bytes(path)
-    try:
-        # Spreadsheets put a byte-order mark before the first column's name.
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise StagewiseError(
-            f"{path}: line {line}: byte {content[error.start]:#04x}: must be UTF-8 text"
-        ) from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for row in reader:
-            if any(cell.strip() for cell in row):
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise StagewiseError(
-            f"{path}: line {reader.line_num}: not valid CSV: {one_line(str(error))}"
-        ) from None
 
 
 def _places(where: str, header: list[str]) -> dict[str, int]:
@@ -171,13 +151,8 @@ def _places(where: str, header: list[str]) -> dict[str, int]:
 
 
 def _degrees(where: str, name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    limit = _LIMIT[name]
-    # Python's own float() also takes 1_0, which no CSV means.
-    if "_" in text or not -limit <= value <= limit:
+    value, limit = number_in(text), _LIMIT[name]
+    if value is None or not -limit <= value <= limit:
         raise StagewiseError(
             f"{where}: {name} = {shown(text)}: must be a number of -{limit:g} to {limit:g} degrees"
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagewise.randomness import generator
-from stagewise.world.checks import finite, interval, seed_number, whole
+from stagewise.world.checks import finite, frozen, interval, seed_number, whole
 from stagewise.world.generate.labels import allocate_labels
 from stagewise.world.generate.tasks import Task
 from stagewise.world.scenario import (
@@ -52,6 +52,8 @@ class SystemParameters:
             interval(name, getattr(self, name), 0, open_below=True)
         interval("uplink_delay_s", self.uplink_delay_s, 0)
         interval("capacity", self.capacity, 0, LARGEST_COUNT)
+        for end in self.capacity:
+            whole("capacity", end, 0)
         for name in ("capacitance", "uplink_energy_j"):
             finite(name, getattr(self, name), 0)
         for name in ("bandwidth_hz", "noise_w_per_hz"):
@@ -62,7 +64,22 @@ class SystemParameters:
 
 
 def random_weights(seed: int, continuity: float = 1.0) -> Weights:
-    """Weights of delay and energy drawn in (0, 1) with sum 1, as in the paper's overall cost."""
+    """Weights of delay and energy drawn in (0, 1) with sum 1, as in the paper's overall cost.
+
+    Parameters
+    ----------
+    seed : int
+        Of the draw.
+    continuity : float
+        The weight of continuity, which is not drawn.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> weights = stagewise.generate.random_weights(seed=1)
+    >>> weights.delay + weights.energy
+    1.0
+    """
     delay = float(generator(seed_number(seed), "weights").uniform(np.nextafter(0, 1), 1))
     return Weights(delay=delay, energy=1 - delay, continuity=continuity)
 
@@ -95,7 +112,7 @@ def draw_system(
     return Scenario(
         clients=Clients(
             ids=client_ids,
-            label_counts=allocate_labels(task, clients, generator(seed, "labels")),
+            label_counts=frozen(allocate_labels(task, clients, generator(seed, "labels"))),
             cpu_hz=draw("cpu_hz", clients, parameters.cpu_hz),
             cycles_per_sample=cycles_per_bit * task.sample_bits,
             capacitance=np.full(clients, parameters.capacitance),

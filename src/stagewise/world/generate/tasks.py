@@ -42,7 +42,27 @@ def image_task(
     shape: tuple[int, int, int],
     parameters: int,
 ) -> Task:
-    """A task on images of `shape` with a byte for a value, and a model of so many `parameters`."""
+    """A task on images with a byte for a value.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    labels : int
+        How many there are.
+    labels_per_client, data_range : pair of int
+        How many labels and samples a client holds; both ends included.
+    shape : tuple of int
+        Height, width and channels of an image, in any order.
+    parameters : int
+        Of the model, 32 bits each.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> stagewise.generate.image_task("mine", 5, (1, 2), (50, 80), (8, 8, 1), 1000).sample_bits
+    512
+    """
     return Task(
         name=name,
         labels=labels,
@@ -54,7 +74,19 @@ def image_task(
 
 
 def model_bits(parameters: int) -> float:
-    """The size of a model of so many 32-bit `parameters`."""
+    """The size of a model.
+
+    Parameters
+    ----------
+    parameters : int
+        How many it has, of 32 bits each.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> stagewise.generate.model_bits(1000)
+    32000
+    """
     return parameters * _BITS_PER_PARAMETER
 
 
@@ -74,7 +106,19 @@ TASKS: dict[str, Task] = {
 
 
 def task_of(task: str | Task) -> Task:
-    """The task of that name, or the task itself."""
+    """The task of that name, or the task itself.
+
+    Parameters
+    ----------
+    task : str or Task
+        A name of `TASKS`, or a task.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> stagewise.generate.task_of("cifar10").labels
+    10
+    """
     if isinstance(task, Task):
         return task
     if task not in TASKS:

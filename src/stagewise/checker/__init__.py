@@ -1,0 +1,10 @@
+"""The checker: every figure and constraint of a plan or a decision recomputed from the paper.
+
+It shares no code with what plans and decides, so that a mistake there cannot hide here: plain
+arithmetic on the scenario's arrays, one equation after the other.
+"""
+
+from stagewise.checker.decisions import check
+from stagewise.checker.plans import check_plan
+
+__all__ = ["check", "check_plan"]

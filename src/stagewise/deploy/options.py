@@ -1,0 +1,215 @@
+"""The options of `deploy up`, and the run that follows from it."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stagewise.datasets import load_dataset
+from stagewise.deploy.local_scenario import local_scenario, task_on
+from stagewise.deploy.records import Deployment, DesignName
+from stagewise.deploy.task import TaskFile
+from stagewise.errors import StagewiseError, shown
+from stagewise.policies.registry import policy_factory, policy_name
+from stagewise.policies.remedied import Remedy
+from stagewise.runs.config import Participation, Replanning, RunConfig, make_config
+from stagewise.world.checks import finite, whole
+from stagewise.world.scenario import Scenario
+from stagewise.world.scenario_file import load_scenario
+
+
+class DeployOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `deploy up`; None where one was not given."""
+
+    site: str | None = None
+    """The cloud's folder of a deployment on several machines; None: everything on this one."""
+    local: bool | None = None
+    """Whether processes are to run on this machine: a new run must say so, or name a site."""
+    design: DesignName | None = None
+    clients: int | None = None
+    edges: int | None = None
+    scenario: str | None = None
+    dataset: str | None = None
+    data_dir: str | None = None
+    model: str | None = None
+    learning_rate: float | None = None
+    policy: str | None = None
+    rounds: int | None = None
+    seed: int | None = None
+    remedy: Remedy | None = None
+    replan_every: int | None = None
+    deadline_factor: float | None = None
+    measured_costs: bool | None = None
+    polls: int | None = None
+
+
+DEFAULTS: dict[str, Any] = {
+    "design": "H",
+    "clients": 8,
+    "edges": 2,
+    "dataset": "mnist5k",
+    "policy": "pool",
+    "rounds": 10,
+    "seed": 0,
+    "remedy": "lend",
+    "deadline_factor": 2.0,
+    "measured_costs": False,
+    "polls": 2,
+}
+
+
+def make_options(**fields: Any) -> DeployOptions:
+    """The options, with their types checked as those of a file are."""
+    try:
+        return msgspec.convert(fields, DeployOptions)
+    except msgspec.ValidationError as error:
+        rule, _, place = str(error).partition(" - at `$.")
+        name = place.removesuffix("`")
+        raise StagewiseError(f"{name} = {shown(fields.get(name))}: {rule}") from None
+
+
+Resolved = tuple[RunConfig, Scenario, Deployment]
+
+
+def resolve(options: DeployOptions) -> Resolved:
+    """The run that follows from the options; the scenario's probabilities are those before any poll."""
+    return _of_options(options) if options.site is None else _of_site(options, options.site)
+
+
+def check_repeats(path: Path, options: DeployOptions, begun: Resolved) -> None:
+    """Refuse to go on with a run in another way than it was begun."""
+    config, world, deployment = begun
+    known = {
+        "site": deployment.site,
+        "local": deployment.site is None,
+        "design": deployment.design,
+        **_counts(world),
+        "dataset": config.dataset,
+        "data_dir": config.data_dir,
+        "model": config.model,
+        "learning_rate": config.learning_rate,
+        "policy": config.policy,
+        "rounds": config.rounds,
+        "seed": config.seed,
+        "remedy": config.remedy,
+        "replan_every": config.replanning.every,
+        "deadline_factor": deployment.deadline_factor,
+        "measured_costs": deployment.measured_costs,
+        "polls": deployment.polls,
+    }
+    _check_same(options, known, f"as the run in {path} was begun")
+    if options.scenario is not None and not _same_system(load_scenario(options.scenario), world):
+        raise StagewiseError(
+            f"scenario = {shown(options.scenario)}: must be the one the run in {path} was begun with"
+        )
+
+
+def _of_options(options: DeployOptions) -> Resolved:
+    """A run on this machine."""
+    design = _or_default(options, "design")
+    if design != "in-process" and not options.local:
+        raise StagewiseError(
+            "local: must be given for processes on this machine, or a site for those on others"
+        )
+    data = load_dataset(_or_default(options, "dataset"), options.data_dir)
+    data_dir = None if options.data_dir is None else _resolved(options.data_dir)
+    seed = _or_default(options, "seed")
+    task = task_on(data, options.model, options.learning_rate, seed, data_dir)
+    if options.scenario is None:
+        clients = whole("clients", _or_default(options, "clients"), 1)
+        edges = whole("edges", _or_default(options, "edges"), 1)
+        world = local_scenario(clients, edges, data, task.model, seed)
+    else:
+        world = load_scenario(options.scenario)
+        _check_same(options, _counts(world), f"as in {options.scenario}")
+    config = _config(options, task, world, data.fingerprint, options.scenario or "default")
+    return config, world, _deployment(options, design)
+
+
+def _of_site(options: DeployOptions, folder: str) -> Resolved:
+    """A run on the machines of a site, whose folder says what is trained and how."""
+    from stagewise.deploy.remote import read_cloud_folder
+
+    site, world, task = read_cloud_folder(Path(folder))
+    fixed = {
+        "design": site.design,
+        "policy": policy_name(site.policy),
+        "rounds": site.rounds,
+        "seed": task.seed,
+        "dataset": task.dataset,
+        "model": task.model,
+        "learning_rate": task.learning_rate,
+    }
+    if options.scenario is not None:
+        raise StagewiseError(f"scenario = {shown(options.scenario)}: must not be given with a site")
+    _check_same(options, fixed, f"as {folder} says")
+    _check_same(options, _counts(world), f"as in {folder}")
+    options = msgspec.structs.replace(options, policy=site.policy, rounds=site.rounds)
+    if options.data_dir is not None:
+        task = msgspec.structs.replace(task, data_dir=_resolved(options.data_dir))
+    data = load_dataset(task.dataset, task.data_dir, image_size=task.image_size)
+    config = _config(options, task, world, data.fingerprint, folder)
+    return config, world, _deployment(options, site.design)
+
+
+def _config(
+    options: DeployOptions, task: TaskFile, world: Scenario, fingerprint: str, source: str
+) -> RunConfig:
+    policy = policy_name(_or_default(options, "policy"))
+    policy_factory(policy)  # an unknown name is refused before anything is started
+    trained = {name: getattr(task, name) for name in task.__struct_fields__ if name != "format"}
+    return make_config(
+        **trained,
+        dataset_fingerprint=fingerprint,
+        scenario=source,
+        scenario_sha256=world.sha256,
+        policy=policy,
+        rounds=_or_default(options, "rounds"),
+        remedy=_or_default(options, "remedy"),
+        participation=Participation(model="own"),
+        replanning=Replanning(every=options.replan_every),
+    )
+
+
+def _deployment(options: DeployOptions, design: DesignName) -> Deployment:
+    return Deployment(
+        design=design,
+        site=None if options.site is None else _resolved(options.site),
+        deadline_factor=finite("deadline_factor", _or_default(options, "deadline_factor"), 1),
+        measured_costs=_or_default(options, "measured_costs"),
+        polls=whole("polls", _or_default(options, "polls"), 0),
+    )
+
+
+def _same_system(asked: Scenario, begun: Scenario) -> bool:
+    """Whether two scenarios differ in nothing but who is likely online, which polls have changed."""
+    likely = begun.clients.online_probability
+    if len(asked.clients) != len(begun.clients):
+        return False
+    same = asked.as_of(online_probability=likely), begun.as_of(online_probability=likely)
+    return same[0].sha256 == same[1].sha256
+
+
+def _check_same(options: DeployOptions, known: dict[str, Any], source: str) -> None:
+    """Refuse options that contradict what is known, if they were given."""
+    for name, value in known.items():
+        asked = getattr(options, name)
+        if asked is not None and name in ("site", "data_dir"):
+            asked = _resolved(asked)
+        if asked is not None and name == "policy":
+            asked = policy_name(asked)
+        if asked is not None and asked != value:
+            raise StagewiseError(f"{name} = {shown(asked)}: must be {shown(value)}, {source}")
+
+
+def _counts(world: Scenario) -> dict[str, int]:
+    return {"clients": len(world.clients), "edges": len(world.edges)}
+
+
+def _resolved(path: str) -> str:
+    return str(Path(path).resolve())
+
+
+def _or_default(options: DeployOptions, name: str) -> Any:
+    value = getattr(options, name)
+    return DEFAULTS[name] if value is None else value

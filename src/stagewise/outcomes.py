@@ -1,0 +1,178 @@
+"""What a round gave, whoever carried it out: the simulator, a deployment, or nobody."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from stagewise.decisions import Decision
+from stagewise.fates import Fate
+from stagewise.world.checks import FrozenAsGiven
+from stagewise.world.costs import UNASSIGNED
+from stagewise.world.divergence import kl_divergence
+from stagewise.world.scenario import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class ClientOutcomes(FrozenAsGiven):
+    """What became of the clients that were asked to train, one entry of every array each.
+
+    A number that nobody knows is NaN.
+    """
+
+    client: IntArray
+    """Their numbers in the scenario, ascending."""
+    edge: IntArray
+    samples: IntArray
+    loss_before: FloatArray
+    """On its own data: of the first batch of the round."""
+    loss_after: FloatArray
+    """On its own data: of the last batch of the round."""
+    update_norm: FloatArray
+    """The Euclidean norm of its last update."""
+    seconds: FloatArray
+    """From the order to its last update, or what the scenario predicts where nothing is measured."""
+    joules: FloatArray
+    """By the scenario's costs: nothing measures joules."""
+    bytes: IntArray
+    """Of models, both ways."""
+    fate: tuple[Fate, ...]
+    """`counted` if any of its updates is in its edge's mean, else what became of the last."""
+
+    def __len__(self) -> int:
+        return len(self.client)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeOutcomes(FrozenAsGiven):
+    """What became of the edges, one entry of every array each."""
+
+    data: IntArray
+    """Samples behind its model: of the clients counted in its last edge round that has any."""
+    kld: FloatArray
+    """The divergence of these samples; infinite without any."""
+    fate: tuple[Fate | None, ...]
+    """None for an edge that was asked for nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A decision and what came of it: what a policy may learn from.
+
+    Parameters
+    ----------
+    decision : Decision
+        What was decided.
+    clients : ClientOutcomes
+        For each client that was asked to train: samples, losses before and after, norm of its
+        update, seconds, joules, bytes and fate.
+    edges : EdgeOutcomes
+        For each edge: data, divergence and fate.
+    accuracy, loss : float, optional
+        On the test set; None in a round that is not evaluated.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> rounds = stagewise.participation.bernoulli(scenario, rounds=1, seed=1)
+    >>> policy = stagewise.make_policy("fedcs", scenario)
+    >>> [played] = stagewise.run_rounds(policy, rounds)
+    >>> len(played.outcome.clients) == len(played.decision.assignment)
+    True
+    >>> set(played.outcome.clients.fate)
+    {'counted'}
+    """
+
+    decision: Decision
+    clients: ClientOutcomes
+    edges: EdgeOutcomes
+    accuracy: float | None = None
+    loss: float | None = None
+
+
+def trains_anything(decision: Decision) -> bool:
+    """Whether an edge counts in the cloud's mean (Eq. 3); without one nobody needs to train."""
+    weights = decision.answer.edge_weights
+    return weights is None or bool((weights * decision.evaluation.data).any())
+
+
+def expected_outcome(
+    decision: Decision, figures: "Figures | None" = None, model_bytes: int = 0
+) -> Outcome:
+    """The outcome of a round in which everything goes as decided.
+
+    `figures` are what training told, where something was trained: then a model of `model_bytes`
+    went to each client and back in every edge round. Where no edge counts nobody trains, and all
+    is lost.
+    """
+    round_, scenario = decision.round, decision.scenario
+    client = np.flatnonzero(decision.edge_of != UNASSIGNED)
+    edge = decision.edge_of[client]
+    link = scenario.links.find(client, edge)
+    anything = trains_anything(decision)
+    fate: Fate = "counted" if anything else "lost"
+    seconds = scenario.edge_rounds * round_.costs.delay_s[link]
+    joules = scenario.edge_rounds * round_.costs.energy_j[link]
+    trained = np.isin(client, () if figures is None else figures.client)
+    clients = ClientOutcomes(
+        client=client,
+        edge=edge,
+        samples=scenario.clients.data[client],
+        **learned(client, figures),
+        seconds=np.where(anything, seconds, np.nan),
+        joules=np.where(anything, joules, 0.0),
+        bytes=np.where(trained, 2 * scenario.edge_rounds * model_bytes, 0),
+        fate=(fate,) * len(client),
+    )
+    behind = np.full(len(client), anything)
+    return Outcome(decision, clients, edge_outcomes(decision, clients, behind))
+
+
+class Figures(Protocol):
+    """What training tells of the clients that trained, one entry of every array each."""
+
+    @property
+    def client(self) -> IntArray: ...
+    @property
+    def loss_before(self) -> FloatArray: ...
+    @property
+    def loss_after(self) -> FloatArray: ...
+    @property
+    def update_norm(self) -> FloatArray: ...
+
+
+def learned(client: IntArray, figures: Figures | None) -> dict[str, FloatArray]:
+    """The figures of `client`, in its order; NaN for those that training says nothing of."""
+    names = ("loss_before", "loss_after", "update_norm")
+    known = {name: np.full(len(client), np.nan) for name in names}
+    if figures is not None:
+        _, place, source = np.intersect1d(client, figures.client, return_indices=True)
+        for name in names:
+            known[name][place] = getattr(figures, name)[source]
+    return known
+
+
+def edge_outcomes(
+    decision: Decision,
+    clients: ClientOutcomes,
+    behind: BoolArray,
+    fate_of: dict[int, Fate] | None = None,
+) -> EdgeOutcomes:
+    """The edges' side of what became of `clients`; `behind` are those behind their edge's model.
+
+    `fate_of` says what became of an edge's model where its clients do not tell.
+    """
+    scenario = decision.scenario
+    known = fate_of or {}
+    asked = set(clients.edge.tolist())
+    lost = [edge for edge, fate in known.items() if fate != "counted"]
+    counted = behind & ~np.isin(clients.edge, lost)
+    sums = np.zeros((len(scenario.edges), scenario.labels), dtype=np.int64)
+    np.add.at(sums, clients.edge[counted], scenario.clients.label_counts[clients.client[counted]])
+    data = sums.sum(axis=1)
+    fate: tuple[Fate | None, ...] = tuple(
+        known.get(edge, "counted" if data[edge] else "lost") if edge in asked else None
+        for edge in range(len(scenario.edges))
+    )
+    return EdgeOutcomes(data=data, kld=kl_divergence(sums, scenario.target), fate=fate)

@@ -1,0 +1,112 @@
+"""The paper's benchmarks: Algs. 2 and 3 on P0, whole or in part (its Sec. V).
+
+A benchmark that does not optimise the association gives every client one edge before Alg. 3 starts;
+Alg. 2 then has nothing to choose. The paper drops the constraint on KLD for the four that optimise
+only one of the two, since they cannot meet it; a decision's `feasible` still tells of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stagewise.decisions import Answer
+from stagewise.policies.policy import Policy
+from stagewise.problem.statement import p0
+from stagewise.randomness import generator
+from stagewise.search.client_set import associate_set, improve_client_set, random_client_set
+from stagewise.search.instance import COST, MEAN_KLD, MOST_CLIENTS, build_instance
+from stagewise.warm_up import warm_up_association
+from stagewise.world.costs import transmission_delay_s
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import BoolArray, FloatArray, Scenario
+
+# A random set of clients holds this many times the data that all edges need.
+_START_COVERAGE = 1.5
+
+LinkChoice = Callable[[Round, np.random.Generator], BoolArray | None]
+
+
+def orig_prob_solver(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """OrigProbSolver: P0 by Algs. 2 and 3."""
+    return _Benchmark(seed, seconds)
+
+
+def kld_minimization(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """KLDMinimization: the mean KLD of the edges by Algs. 2 and 3."""
+    return _Benchmark(seed, seconds, objective=MEAN_KLD)
+
+
+def client_sel_only(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """ClientSelOnly: the clients by Alg. 3, each at a random one of its edges."""
+    return _Benchmark(seed, seconds, keep_kld=False, links=_random_edge)
+
+
+def c2e_assoc_only(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """C2EAssocOnly: a random set of clients, associated by Alg. 2."""
+    return _Benchmark(seed, seconds, keep_kld=False, improves=False)
+
+
+def c2e_greedy_assoc(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """C2EGreedyAssoc: the clients by Alg. 3, each at the edge it reaches fastest."""
+    return _Benchmark(seed, seconds, keep_kld=False, links=_fastest_edge)
+
+
+def fedcs(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """FedCS: as many clients as the edges can hold by Alg. 3, each at the edge it reaches fastest.
+
+    Among sets of one size the cheaper is better.
+    """
+    return _Benchmark(seed, seconds, keep_kld=False, links=_fastest_edge, objective=MOST_CLIENTS)
+
+
+@dataclass(eq=False)
+class _Benchmark(Policy):
+    seed: int
+    seconds: float | None
+    objective: int = COST
+    keep_kld: bool = True
+    improves: bool = True
+    """Whether Alg. 3 improves the set of clients."""
+    links: LinkChoice | None = None
+    """The links that remain where the association is not optimised."""
+
+    def __post_init__(self) -> None:
+        warm_up_association()
+
+    def decide(self, round_: Round) -> Answer:
+        rng = generator(self.seed, "benchmark", round_.index)
+        instance = build_instance(
+            p0(round_),
+            objective=self.objective,
+            keep_kld=self.keep_kld,
+            usable=None if self.links is None else self.links(round_, rng),
+        )
+        edges = int(round_.edges_up.sum())
+        data = _START_COVERAGE * edges * round_.scenario.limits.data_min
+        start = random_client_set(instance, rng, data)
+        if not self.improves:
+            return Answer(associate_set(instance, start).assignment)
+        return Answer(improve_client_set(instance, start, seconds=self.seconds).assignment)
+
+
+def _random_edge(round_: Round, rng: np.random.Generator) -> BoolArray:
+    """One link of each client, drawn at random."""
+    return _least_link(round_, rng.random(len(round_.scenario.links)))
+
+
+def _fastest_edge(round_: Round, rng: np.random.Generator) -> BoolArray:
+    """The link of each client with the shortest transmission, t_ij^com."""
+    own = (round_.cpu_hz, round_.gain, round_.delay_s)
+    return _least_link(round_, transmission_delay_s(round_.scenario, *own))
+
+
+def _least_link(round_: Round, key: FloatArray) -> BoolArray:
+    links = round_.scenario.links
+    if round_.up is not None:
+        key = np.where(round_.up, key, np.inf)
+    order = np.lexsort((key, links.client))
+    first = np.unique(links.client[order], return_index=True)[1]
+    chosen = np.zeros(len(links), dtype=np.bool_)
+    chosen[order[first]] = True
+    return chosen

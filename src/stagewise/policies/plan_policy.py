@@ -1,0 +1,123 @@
+"""Policies that follow a plan: Plan A when the policy is made, Plan B in every round."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import get_args
+
+from stagewise.decisions import Answer
+from stagewise.errors import StagewiseError, shown
+from stagewise.plan_a.planners import plan as make_plan
+from stagewise.plan_b.ccu import cluster_based_update
+from stagewise.plan_b.pool import library_of, load_pool, pool
+from stagewise.plan_b.repair import repair
+from stagewise.plans import Plan
+from stagewise.policies.policy import Policy
+from stagewise.problem.statement import Mode
+from stagewise.warm_up import warm_up, warm_up_association
+from stagewise.world.checks import finite, instance_of
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import IntArray, Scenario
+
+PlanB = Callable[[Plan, Round, Mode, float | None], IntArray]
+
+PLAN_B: dict[str, PlanB] = {"ccu": cluster_based_update, "repair": repair, "pool": pool}
+_FOLLOWS = {"paper": "ccu", "pool": "pool"}
+
+
+class PlanPolicy(Policy):
+    """Follows a plan: its long-term clients where they are there, stand-ins where they are not.
+
+    Parameters
+    ----------
+    plan : Plan
+        Who serves where in the long term.
+    method : {"ccu", "repair", "pool"}, optional
+        How absent clients are replaced (`ccu` is Alg. 4); by default as goes with the plan's method.
+    mode : {"flexible", "strict"}
+        `strict` keeps (12d): every online long-term client trains at its edge. `flexible` may leave a
+        surplus one out.
+    seconds : float, optional
+        The time that one decision may take where a search is needed.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> policy = stagewise.PlanPolicy(stagewise.plan(scenario), mode="strict")
+    >>> [round_] = stagewise.participation.bernoulli(scenario, rounds=1)
+    >>> policy.decide(round_).edge_of.shape
+    (30,)
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        method: str | None = None,
+        mode: Mode = "flexible",
+        seconds: float | None = None,
+    ) -> None:
+        instance_of("plan", plan, Plan)
+        method = _FOLLOWS.get(plan.method, "repair") if method is None else method
+        if method not in tuple(PLAN_B):
+            raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLAN_B)}")
+        if mode not in get_args(Mode):
+            raise StagewiseError(
+                f"mode = {shown(mode)}: must be one of {', '.join(get_args(Mode))}"
+            )
+        if seconds is not None:
+            finite("seconds", seconds, 0, open_below=True)
+        self.plan_b: str = method
+        self.mode = mode
+        self.seconds = seconds
+        self.takes_surcharge = method == "pool"
+        self.follow(plan)
+
+    @property
+    def title(self) -> str:
+        """The name, or how absent clients are replaced."""
+        return self.name or self.plan_b
+
+    @property
+    def plan(self) -> Plan:
+        return self._plan
+
+    def follow(self, plan: Plan) -> None:
+        """Follow `plan`; whatever its rounds need is loaded, compiled and built now."""
+        self._plan = plan
+        warm_up()
+        if self.plan_b == "pool":
+            load_pool()
+            library_of(plan)
+        if self.plan_b == "ccu":
+            warm_up_association()
+            import_module("sklearn.cluster")
+
+    def decide(self, round_: Round) -> Answer:
+        return Answer(PLAN_B[self.plan_b](self._plan, round_, self.mode, self.seconds))
+
+
+def stagewise_paper(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """StagewiseHFL as the paper has it: Algs. 2 and 3, then Alg. 4."""
+    return PlanPolicy(make_plan(scenario, method="paper", seed=seed), "ccu", "strict", seconds)
+
+
+def pool_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """The pool of clusters, free in every round."""
+    return PlanPolicy(make_plan(scenario, method="pool", seed=seed), "pool", "flexible", seconds)
+
+
+def pool_strict(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """The pool of clusters, with every online long-term client serving (12d)."""
+    return PlanPolicy(make_plan(scenario, method="pool", seed=seed), "pool", "strict", seconds)
+
+
+def stagewise_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """Our plan and our repair, which may leave surplus long-term clients out."""
+    plan = make_plan(scenario, method="local-search", seed=seed)
+    return PlanPolicy(plan, "repair", "flexible", seconds)
+
+
+def stagewise_strict(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    """Our plan and our repair, with every online long-term client serving (12d)."""
+    plan = make_plan(scenario, method="local-search", seed=seed)
+    return PlanPolicy(plan, "repair", "strict", seconds)

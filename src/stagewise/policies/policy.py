@@ -1,0 +1,131 @@
+"""The seam: whatever decides is a `Policy`, and whatever changes decisions wraps one."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+from stagewise.decisions import Answer, require_contract
+from stagewise.errors import StagewiseError
+from stagewise.outcomes import Outcome
+from stagewise.plans import Plan
+from stagewise.problem.statement import Mode
+from stagewise.world.checks import instance_of
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import Scenario
+
+State = dict[str, Any]
+"""What a policy must remember: by name, arrays, plain values, lists and dictionaries of these."""
+
+
+class Policy(ABC):
+    """Decides round after round. Only `decide` must be written; the rest has defaults.
+
+    A policy made again with the same seed, and told the same, must give the same answers.
+
+    Examples
+    --------
+    >>> import numpy as np, stagewise
+    >>> class Nobody(stagewise.Policy):
+    ...     def decide(self, round_):
+    ...         return stagewise.Answer(np.full(len(round_.online), -1))
+    >>> scenario = stagewise.generate.numeric(clients=6, edges=2, seed=0)
+    >>> rounds = stagewise.participation.bernoulli(scenario, rounds=2, seed=0)
+    >>> [decision.feasible for decision in stagewise.solve(scenario, rounds, Nobody())]
+    [False, False]
+    """
+
+    name: str = ""
+    """What decisions call it; the class's name where it is empty."""
+    mode: Mode = "flexible"
+    """`strict` where every online long-term client must serve its own edge (12d)."""
+    plan_b: str | None = None
+    """For one that follows a plan: by which method absent clients are replaced."""
+    takes_surcharge: bool = False
+    """Whether `decide` looks at `round.surcharge`, which diversity needs."""
+
+    @property
+    def plan(self) -> Plan | None:
+        """The long-term plan it follows, if it follows one."""
+        return None
+
+    def follow(self, plan: Plan) -> None:
+        """Follow another plan from the next round on."""
+        raise StagewiseError(f"policy {self.title!r}: must be one that follows a plan")
+
+    def prepare(self, round_: Round) -> None:
+        """Whatever is due before a round and is no part of its decision's time."""
+
+    @abstractmethod
+    def decide(self, round_: Round) -> Answer:
+        """Who serves where in a round.
+
+        Only online clients may serve, only over links that are up, and no edge may have more
+        clients than its capacity. The round must not be changed.
+        """
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from what a round gave; called after every round, in order."""
+
+    def state(self) -> State:
+        """All that `decide` depends on beside the scenario, the plan, the seed and the round."""
+        return {}
+
+    def restore(self, state: State) -> None:
+        """Be as when `state` was taken."""
+
+    def close(self) -> None:
+        """Give up whatever is under way."""
+
+    @property
+    def title(self) -> str:
+        """The name, or that of the class."""
+        return self.name or type(self).__name__
+
+
+class PolicyFactory(Protocol):
+    """Makes a policy for one scenario."""
+
+    def __call__(self, scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+        """`seconds`, where given, is the time the policy may take for one decision."""
+        ...
+
+
+class Wrapper(Policy):
+    """Changes what another policy decides; what it does not change is the other's."""
+
+    def __init__(self, policy: Policy) -> None:
+        instance_of("policy", policy, Policy)
+        self.policy = policy
+        self.name = policy.title
+        self.mode = policy.mode
+        self.plan_b = policy.plan_b
+        self.takes_surcharge = policy.takes_surcharge
+
+    @property
+    def plan(self) -> Plan | None:
+        return self.policy.plan
+
+    def follow(self, plan: Plan) -> None:
+        self.policy.follow(plan)
+
+    def prepare(self, round_: Round) -> None:
+        self.policy.prepare(round_)
+
+    def decide(self, round_: Round) -> Answer:
+        """The answer of the other, which can be carried out."""
+        answer = self.policy.decide(round_)
+        require_contract(round_, answer, self.title)
+        return answer
+
+    def observe(self, outcome: Outcome) -> None:
+        self.policy.observe(outcome)
+
+    def state(self) -> State:
+        within = self.policy.state()
+        return {"policy": within} if within else {}
+
+    def restore(self, state: State) -> None:
+        if "policy" in state:
+            self.policy.restore(state["policy"])
+
+    def close(self) -> None:
+        self.policy.close()

@@ -1,0 +1,133 @@
+"""Policies by name: ours, and those that installed packages declare under `stagewise.policies`."""
+
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.metadata import entry_points
+from inspect import signature
+from typing import Any
+
+from stagewise.errors import StagewiseError, one_line, shown
+from stagewise.policies.policy import Policy, PolicyFactory
+from stagewise.warm_up import warm_up
+from stagewise.world.checks import finite, instance_of, seed_number
+from stagewise.world.scenario import Scenario
+
+ENTRY_POINTS = "stagewise.policies"
+
+ALIASES = {"pool": "pool-flexible"}
+"""Shorter names, known wherever a policy is named."""
+
+_BUILT_IN = {
+    "stagewise-paper": "stagewise.policies.plan_policy:stagewise_paper",
+    "stagewise-strict": "stagewise.policies.plan_policy:stagewise_strict",
+    "stagewise-flexible": "stagewise.policies.plan_policy:stagewise_flexible",
+    "pool-strict": "stagewise.policies.plan_policy:pool_strict",
+    "pool-flexible": "stagewise.policies.plan_policy:pool_flexible",
+    "orig-prob-solver": "stagewise.policies.paper_benchmarks:orig_prob_solver",
+    "kld-minimization": "stagewise.policies.paper_benchmarks:kld_minimization",
+    "client-sel-only": "stagewise.policies.paper_benchmarks:client_sel_only",
+    "c2e-assoc-only": "stagewise.policies.paper_benchmarks:c2e_assoc_only",
+    "c2e-greedy-assoc": "stagewise.policies.paper_benchmarks:c2e_greedy_assoc",
+    "fedcs": "stagewise.policies.paper_benchmarks:fedcs",
+    "local-search": "stagewise.policies.local_search:local_search_policy",
+    "exact": "stagewise.policies.exact:exact_policy",
+}
+
+PolicyLike = str | Policy | PolicyFactory
+"""A name, a policy, or a function that makes one for a scenario."""
+
+
+def policy_names() -> list[str]:
+    """The names of all policies: our own first, then those of installed packages.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> "pool-flexible" in stagewise.policy_names()
+    True
+    """
+    return [*_BUILT_IN, *sorted({point.name for point in _installed()} - set(_BUILT_IN))]
+
+
+def policy_name(policy: PolicyLike) -> str:
+    """What decisions and runs call `policy`."""
+    if isinstance(policy, str):
+        return ALIASES.get(policy, policy)
+    if isinstance(policy, Policy):
+        return policy.title
+    return str(getattr(policy, "__name__", type(policy).__name__))
+
+
+def policy_factory(name: str) -> PolicyFactory:
+    """The factory of the policy called `name`."""
+    name = policy_name(name)
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        factory: PolicyFactory = getattr(import_module(module), attribute)
+        return factory
+    for point in _installed():
+        if point.name == name:
+            try:
+                factory = point.load()
+            except Exception as error:
+                reason = one_line(f"{type(error).__name__}: {error}")
+                raise StagewiseError(
+                    f"method {shown(name)}: its package cannot be loaded: {reason}"
+                ) from error
+            return factory
+    raise StagewiseError(f"method = {shown(name)}: must be one of {', '.join(policy_names())}")
+
+
+def make_policy(
+    policy: PolicyLike, scenario: Scenario, seed: int = 0, seconds: float | None = None
+) -> Policy:
+    """The policy of that name, or by that factory, or the policy itself; ready to decide.
+
+    Parameters
+    ----------
+    policy : str, Policy or function
+        A name of `stagewise methods`, a policy, or a function of a scenario, `seed` and `seconds`.
+    scenario : Scenario
+        The system it is to decide for.
+    seed : int
+        Of every random draw.
+    seconds : float, optional
+        The time that one decision may take.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> stagewise.make_policy("fedcs", scenario).name
+    'fedcs'
+    """
+    instance_of("scenario", scenario, Scenario)
+    seed_number(seed)
+    if seconds is not None:
+        finite("seconds", seconds, 0, open_below=True)
+    warm_up()
+    made: object = policy
+    if isinstance(policy, str):
+        made = policy_factory(policy)(scenario, seed=seed, seconds=seconds)
+    elif callable(policy) and not isinstance(policy, Policy):
+        try:
+            signature(policy).bind(scenario, seed=seed, seconds=seconds)
+        except (TypeError, ValueError):
+            raise StagewiseError(
+                f"policy = {shown(policy)}: must be a policy, or be called with a scenario, seed and "
+                f"seconds to make one"
+            ) from None
+        made = policy(scenario, seed=seed, seconds=seconds)
+    elif not hasattr(policy, "decide"):
+        raise StagewiseError(
+            f"policy = {shown(policy)}: must be a name, a policy, or a function that makes one"
+        )
+    if not isinstance(made, Policy):
+        raise StagewiseError(f"policy = {shown(made)}: must be a stagewise.Policy")
+    if isinstance(policy, str) or not made.name:
+        made.name = policy_name(policy)
+    return made
+
+
+def _installed() -> Iterable[Any]:
+    return entry_points(group=ENTRY_POINTS)

@@ -1,0 +1,171 @@
+"""Where a run stands after a round: `checkpoint.safetensors`."""
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from stagewise.errors import StagewiseError, shown
+from stagewise.files import read_bytes, writing
+from stagewise.model_weights import ModelWeights
+from stagewise.policies.policy import State
+
+_METADATA = "__metadata__"
+_POLICY = "policy:"
+_LENGTH_BYTES = 8
+_LARGEST_HEADER = 100_000_000
+
+
+class _Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a checkpoint says beside its arrays; in the file each value is its JSON text."""
+
+    round: int
+    """The last round that is complete."""
+    orders: list[tuple[int, str]] = []
+    """In version 1: every order of a new plan so far, the round and the trigger that fired."""
+    adopted: list[int] = []
+    """In version 1: the rounds in which a new plan took effect."""
+    policy: State | None = None
+    """In version 2: the plain values of the policy's state; its arrays are beside the weights."""
+    format: Literal["stagewise-checkpoint/1", "stagewise-checkpoint/2"]
+
+
+def save_checkpoint(path: Path, weights: ModelWeights, round_index: int, state: State) -> None:
+    """Replace the checkpoint by a new one, whole or not at all.
+
+    A policy without a state leaves a file of version 1, as it has always been.
+    """
+    from safetensors.numpy import save
+
+    plain, arrays = state_to_arrays(state)
+    content = save({name: np.asarray(a, order="C") for name, a in {**weights, **arrays}.items()})
+    length = int.from_bytes(content[:_LENGTH_BYTES], "little")
+    tensors = msgspec.json.decode(content[_LENGTH_BYTES : _LENGTH_BYTES + length])
+    fields: dict[str, Any] = {"round": round_index}
+    if state:
+        fields |= {"policy": plain, "format": "stagewise-checkpoint/2"}
+    else:
+        fields |= {"orders": [], "adopted": [], "format": "stagewise-checkpoint/1"}
+    # The library writes metadata in an order that changes from process to process.
+    metadata = {name: msgspec.json.encode(value).decode() for name, value in fields.items()}
+    header = msgspec.json.encode({_METADATA: metadata, **tensors})
+    header += b" " * (-len(header) % _LENGTH_BYTES)
+    with writing(path) as stream:
+        stream.write(len(header).to_bytes(_LENGTH_BYTES, "little"))
+        stream.write(header)
+        stream.write(memoryview(content)[_LENGTH_BYTES + length :])
+
+
+def load_weights(path: Path) -> ModelWeights:
+    """The weights of a checkpoint."""
+    arrays = _load_arrays(path)
+    return {name: array for name, array in arrays.items() if not name.startswith(_POLICY)}
+
+
+def load_state(path: Path) -> State:
+    """The state that the policy had; empty for one that has none."""
+    position = _load_position(path)
+    if position.orders or position.adopted:
+        raise StagewiseError(
+            f"{path}: was written by an earlier version while plans were made again, and does not "
+            f"hold what is needed to go on; start the run again"
+        )
+    if position.policy is None:
+        return {}
+    arrays = {k: v for k, v in _load_arrays(path).items() if k.startswith(_POLICY)}
+    try:
+        return state_from_arrays(position.policy, arrays)
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(path) from None
+
+
+def load_round(path: Path) -> int:
+    """The last round that is complete; the arrays are not read."""
+    return _load_position(path).round
+
+
+def state_to_arrays(state: State) -> tuple[State, ModelWeights]:
+    """The plain values of a policy's state, and its arrays by name."""
+    arrays: ModelWeights = {}
+    return _without_arrays(state, _POLICY, arrays), arrays
+
+
+def state_from_arrays(plain: State, arrays: ModelWeights) -> State:
+    """The state that `state_to_arrays` took apart."""
+    state: State = _with_arrays(msgspec.json.decode(msgspec.json.encode(plain)), arrays)
+    return state
+
+
+def _without_arrays(value: Any, path: str, arrays: ModelWeights) -> Any:
+    """`value` with a reference in the place of each array, which goes to `arrays` by its path."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.itemsize <= 8:
+        # Truth values have no name of their own in every reader: as bytes.
+        arrays[path] = value.astype(np.uint8) if value.dtype == np.bool_ else value
+        return {"$array": path, "dtype": value.dtype.name}
+    if isinstance(value, dict) and all(_is_name(name) for name in value):
+        return {name: _without_arrays(v, _below(path, name), arrays) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_arrays(v, f"{path}/{i}", arrays) for i, v in enumerate(value)]
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return {"$float": str(plain)}  # JSON has no name for it
+    if plain is None or isinstance(plain, bool | int | float | str):
+        return plain
+    raise StagewiseError(
+        f"state of the policy, {path.removeprefix(_POLICY)} = {shown(value)}: must be an array of "
+        f"numbers, a plain value, or a list or dictionary (by names without $) of these"
+    )
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and not name.startswith("$")
+
+
+def _below(path: str, name: str) -> str:
+    """A path of its own for every name, those with slashes included."""
+    return f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+def _with_arrays(value: Any, arrays: ModelWeights) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {"$array", "dtype"}:
+            return arrays[value["$array"]].astype(value["dtype"], copy=False)
+        if value.keys() == {"$float"}:
+            return float(value["$float"])
+        return {name: _with_arrays(inner, arrays) for name, inner in value.items()}
+    return [_with_arrays(inner, arrays) for inner in value] if isinstance(value, list) else value
+
+
+def _load_arrays(path: Path) -> ModelWeights:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    content = read_bytes(path)
+    try:
+        return {name: array.copy() for name, array in load(content).items()}
+    except (SafetensorError, KeyError, ValueError, TypeError):
+        raise _damaged(path) from None
+
+
+def _load_position(path: Path) -> _Position:
+    try:
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
+            header = stream.read(min(length, _LARGEST_HEADER))
+    except OSError as error:
+        raise StagewiseError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        metadata: dict[str, str] = msgspec.json.decode(header)[_METADATA]
+        fields = {name: msgspec.json.decode(text) for name, text in metadata.items()}
+        position = msgspec.convert(fields, _Position)
+    except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise _damaged(path) from None
+    if position.round < 0:
+        raise _damaged(path)
+    return position
+
+
+def _damaged(path: Path) -> StagewiseError:
+    return StagewiseError(f"{path}: not a valid checkpoint: a part is missing or damaged")

@@ -1,0 +1,196 @@
+"""What decides a run's results, all of it; and its file, `config.toml`."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from stagewise.errors import StagewiseError, one_line, shown
+from stagewise.policies.remedied import Remedy
+from stagewise.policies.replanned import Triggers
+from stagewise.toml import read_toml, toml_lines
+from stagewise.world.checks import finite, seed_number, whole
+from stagewise.world.participation import LARGEST_ROUNDS
+
+FORMAT: Literal["stagewise-run/1"] = "stagewise-run/1"
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file; a field that is None is left out of it."""
+
+
+class Participation(_Table, frozen=True, kw_only=True):
+    """Who is online in each round, and whether channels and CPUs change from round to round.
+
+    Parameters
+    ----------
+    model : {"bernoulli", "markov", "trace", "own"}
+        How it is drawn; `own`: the rounds were given by the caller.
+    mean_session : float
+        `markov`: how many rounds a time online lasts in the mean.
+    trace, trace_states : str, optional
+        `trace`: the file of device states, and which states of it.
+    round_seconds : float
+        `trace`: the seconds from one round to the next.
+    fluctuate : bool
+        Whether channel gains and CPU frequencies are drawn again in each round.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> stagewise.Participation(model="markov", mean_session=8).mean_session
+    8
+    """
+
+    model: Literal["bernoulli", "markov", "trace", "own"] = "bernoulli"
+    mean_session: float = 5.0
+    trace: str | None = None
+    trace_states: str = "states_2"
+    round_seconds: float = 600.0
+    fluctuate: bool = False
+
+    def __post_init__(self) -> None:
+        finite("participation.mean_session", self.mean_session, 1)
+        finite("participation.round_seconds", self.round_seconds, 0, open_below=True)
+        if (self.trace is None) == (self.model == "trace"):
+            raise StagewiseError(
+                f"participation.trace: must {'be' if self.trace is None else 'only be'} given with "
+                f"the model 'trace'"
+            )
+
+
+class Replanning(_Table, frozen=True, kw_only=True):
+    """When Plan A runs again beside training; without any trigger it never does.
+
+    Parameters
+    ----------
+    every, cost_factor, change_factor, absence_gap : optional
+        As those of `Triggers`.
+    delay_rounds : int
+        A plan ordered in round g takes effect in round g + delay_rounds, whenever it is ready.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> stagewise.Replanning(every=10, delay_rounds=2).triggers.every
+    10
+    """
+
+    every: int | None = None
+    cost_factor: float | None = None
+    change_factor: float | None = None
+    absence_gap: float | None = None
+    delay_rounds: int = 1
+
+    def __post_init__(self) -> None:
+        whole("replanning.delay_rounds", self.delay_rounds, 1)
+        _ = self.triggers
+
+    @property
+    def triggers(self) -> Triggers:
+        return Triggers(
+            every=self.every,
+            cost_factor=self.cost_factor,
+            change_factor=self.change_factor,
+            absence_gap=self.absence_gap,
+        )
+
+
+class RunConfig(_Table, frozen=True, kw_only=True):
+    """A run, complete: two runs of one configuration give the same results.
+
+    How many processes share the work is no part of it.
+    """
+
+    format: Literal["stagewise-run/1"] = FORMAT
+    dataset: str
+    dataset_fingerprint: str
+    data_dir: str | None = None
+    image_size: int | None = None
+    """For folders of images: the pixels along each side."""
+    scenario: str
+    """Where the scenario came from; the run keeps its own copy."""
+    scenario_sha256: str
+    model: str
+    policy: str
+    given_policy: bool | None = None
+    """True where the policy was given as an object, which resuming needs again."""
+    rounds: int
+    seed: int
+    learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    dtype: Literal["float32", "float64"] = "float32"
+    device: str = "cpu"
+    """Where to train: `cpu`, `cuda`, `cuda:N` or `mps`."""
+    remedy: Remedy | None = None
+    """What to do with an edge that cannot keep its limits in a round; None: it trains as it is."""
+    evaluate_every: int = 1
+    """Rounds from one evaluation to the next; the last round is always evaluated."""
+    stop_at_accuracy: float | None = None
+    participation: Participation = Participation()
+    replanning: Replanning = Replanning()
+    plan_b: dict[str, str | float] | None = None
+    """For a policy that follows a plan: how it does. With `plan.json`, all there is to it."""
+
+    def __post_init__(self) -> None:
+        whole("rounds", self.rounds, 1, LARGEST_ROUNDS)
+        seed_number(self.seed)
+        finite("learning_rate", self.learning_rate, 0, open_below=True)
+        finite("momentum", self.momentum, 0, 1)
+        finite("weight_decay", self.weight_decay, 0)
+        whole("evaluate_every", self.evaluate_every, 1)
+        if self.stop_at_accuracy is not None:
+            finite("stop_at_accuracy", self.stop_at_accuracy, 0, 1)
+
+    def evaluates(self, round_index: int) -> bool:
+        """Whether the model is evaluated after round `round_index`."""
+        return (round_index + 1) % self.evaluate_every == 0 or round_index + 1 == self.rounds
+
+    def reached(self, accuracy: float | None) -> bool:
+        """Whether the run may end with a model of this accuracy."""
+        if self.stop_at_accuracy is None or accuracy is None:
+            return False
+        return accuracy >= self.stop_at_accuracy
+
+
+def make_config(**fields: Any) -> RunConfig:
+    """A configuration whose fields are checked as those of a file are, types included."""
+    plain = msgspec.to_builtins(fields, enc_hook=_plain_number)
+    return _convert(plain, "simulate")
+
+
+def _plain_number(value: Any) -> Any:
+    if hasattr(value, "item"):  # a number of NumPy's
+        return value.item()
+    raise StagewiseError(f"simulate: {shown(value)}: must be a number or a text")
+
+
+def to_toml(config: RunConfig) -> str:
+    """The file's text: the same configuration gives the same text."""
+    scalars: list[str] = []
+    tables: list[str] = []
+    for name, value in msgspec.to_builtins(config).items():
+        if isinstance(value, dict):
+            tables += ["", f"[{name}]", *toml_lines(value)]
+        else:
+            scalars += toml_lines({name: value})
+    return "\n".join([*scalars, *tables]) + "\n"
+
+
+def load_config(path: str | Path) -> RunConfig:
+    """Read `config.toml`; whatever is wrong with it is one line."""
+    return _convert(read_toml(path), str(path))
+
+
+def _convert(fields: Any, source: str) -> RunConfig:
+    try:
+        return msgspec.convert(fields, RunConfig)
+    except msgspec.ValidationError as error:
+        rule, _, place = str(error).partition(" - at `$")
+        field = place.removesuffix("`").lstrip(".")
+        # Rules of our own name their field themselves.
+        named = field and field.rpartition(".")[2] not in rule and "=" not in rule
+        raise StagewiseError(
+            one_line(f"{source}: {field}: {rule}" if named else f"{source}: {rule}")
+        ) from None

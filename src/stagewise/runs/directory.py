@@ -1,0 +1,288 @@
+"""A run on disk: every file of it, consistent whenever the process or the machine stops."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from stagewise.decisions import DecisionRecord
+from stagewise.errors import StagewiseError, one_line
+from stagewise.files import decode_json_lines, read_bytes, umask, write_bytes
+from stagewise.model_weights import ModelWeights
+from stagewise.plans import Plan
+from stagewise.plans import load_plan as read_plan
+from stagewise.plans import save_plan as write_plan
+from stagewise.policies.policy import State
+from stagewise.runs.checkpoint import (
+    load_round,
+    load_state,
+    load_weights,
+    save_checkpoint,
+)
+from stagewise.runs.config import RunConfig, load_config, to_toml
+from stagewise.runs.records import RoundRecord
+from stagewise.world.rounds import Round
+from stagewise.world.rounds_file import load_rounds, save_rounds
+from stagewise.world.scenario import Scenario
+from stagewise.world.scenario_file import load_scenario, save_scenario
+
+CONFIG, SCENARIO, ONLINE, PLAN = "config.toml", "scenario.json", "online.jsonl", "plan.json"
+DECISIONS, ROUNDS, CHECKPOINT = "decisions.jsonl", "rounds.jsonl", "checkpoint.safetensors"
+PLANS = "plans"
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The files of a run.
+
+    A round is complete once the checkpoint says so. Its lines are on disk before that, so that
+    the two line files hold at least the rounds of the checkpoint; what they hold beyond is
+    left by a process that was stopped, and is cut off when the run goes on.
+    """
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunDirectory":
+        """The run in `path`."""
+        if not (Path(path) / CONFIG).is_file():
+            raise StagewiseError(f"{path}: not a run: there must be a {CONFIG} in it")
+        return cls(Path(path))
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        config: RunConfig,
+        scenario: Scenario,
+        rounds: Sequence[Round],
+        plan: Plan | None,
+        beside: Mapping[str, bytes] | None = None,
+    ) -> "RunDirectory":
+        """A new run in `path`, which must not exist or be empty; it appears whole or not at all.
+
+        `beside` are further files, by name.
+        """
+        target = Path(path)
+        part = _new_part(target)
+        try:
+            with _explained(target):
+                part.chmod(0o777 & ~umask())
+            save_scenario(scenario, part / SCENARIO)
+            save_rounds(rounds, part / ONLINE)
+            if plan is not None:
+                write_plan(plan, part / PLAN)
+            for name, content in {DECISIONS: b"", ROUNDS: b"", **(beside or {})}.items():
+                write_bytes(part / name, content)
+            write_bytes(part / CONFIG, _encoded(config))
+            with _explained(target):
+                if target.is_dir():
+                    target.rmdir()
+                part.rename(target)
+        except BaseException as error:
+            shutil.rmtree(part, ignore_errors=True)
+            if isinstance(error, StagewiseError):
+                # The user knows the folder by its own name.
+                raise StagewiseError(str(error).replace(str(part), str(target))) from None
+            raise
+        return cls(target)
+
+    def config(self) -> RunConfig:
+        return load_config(self.path / CONFIG)
+
+    def scenario(self) -> Scenario:
+        return load_scenario(self.path / SCENARIO)
+
+    def online(self, scenario: Scenario) -> list[Round]:
+        """Every round the run goes through."""
+        return load_rounds(self.path / ONLINE, scenario)
+
+    def plan(self, scenario: Scenario) -> Plan | None:
+        """The plan the run began with, for a policy that has one."""
+        path = self.path / PLAN
+        return read_plan(path, scenario) if path.exists() else None
+
+    def load_plan(self, ordered_in: int, made_for: Scenario) -> Plan | None:
+        """The plan that was ordered in a round, once it has taken effect."""
+        path = self._later_plan(ordered_in)
+        return read_plan(path, made_for) if path.exists() else None
+
+    def save_plan(self, ordered_in: int, plan: Plan) -> None:
+        """Keep a plan that takes effect while the run goes on."""
+        path = self._later_plan(ordered_in)
+        with _explained(path):
+            path.parent.mkdir(exist_ok=True)
+        write_plan(plan, path)
+
+    def later_plans(self) -> list[Path]:
+        """The files of plans ordered while the run went on, oldest first."""
+        return sorted((self.path / PLANS).glob("round-*.json"))
+
+    @property
+    def complete(self) -> int:
+        """How many rounds are complete."""
+        path = self.path / CHECKPOINT
+        return load_round(path) + 1 if path.exists() else 0
+
+    def state(self) -> State:
+        """The policy's state after the last complete round."""
+        return load_state(self.path / CHECKPOINT)
+
+    def weights(self) -> ModelWeights:
+        """The model after the last complete round."""
+        return load_weights(self.path / CHECKPOINT)
+
+    def rounds(self) -> list[RoundRecord]:
+        """The lines of all complete rounds."""
+        return self._records(ROUNDS, RoundRecord)
+
+    def decisions(self) -> list[DecisionRecord]:
+        """The decisions of all complete rounds."""
+        return self._records(DECISIONS, DecisionRecord)
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator["Recorder"]:
+        """Add rounds after the last complete one; only one process may at a time."""
+        with contextlib.ExitStack() as stack:
+            streams = {}
+            for name in (DECISIONS, ROUNDS):
+                with _explained(self.path / name):
+                    streams[name] = stack.enter_context(FileIO(self.path / name, "r+"))
+            lock(streams[DECISIONS], self.path)
+            self._sweep()
+            complete = self.complete
+            for name, stream in streams.items():
+                kept = sum(len(line) + 1 for line in self._lines(name, complete))
+                with _explained(self.path / name):
+                    stream.truncate(kept)
+                    stream.seek(kept)
+            yield Recorder(self, streams[DECISIONS], streams[ROUNDS])
+
+    def finish(self, rounds: Sequence[Round]) -> None:
+        """Leave the rounds that took place alone in the file of rounds."""
+        done = self.complete
+        if done < len(rounds):
+            save_rounds(rounds[:done], self.path / ONLINE)
+
+    def _sweep(self) -> None:
+        """Remove what a killed process had begun to write."""
+        for part in self.path.rglob(".*.part"):
+            with _explained(part):
+                part.unlink()
+
+    def _later_plan(self, ordered_in: int) -> Path:
+        return self.path / PLANS / f"round-{ordered_in:06d}.json"
+
+    def _records(self, name: str, kind: type[Any]) -> list[Any]:
+        lines = self._lines(name, self.complete)
+        records = decode_json_lines(b"\n".join(lines), kind, str(self.path / name))
+        if [record.round for record in records] != list(range(len(lines))):
+            raise StagewiseError(f"{self.path / name}: the rounds must be in order, from 0 on")
+        return records
+
+    def _lines(self, name: str, count: int) -> list[bytes]:
+        # What follows the last line break is a line that was never finished.
+        lines = read_bytes(self.path / name).split(b"\n")[:-1]
+        if len(lines) < count:
+            raise StagewiseError(
+                f"{self.path / name}: has {len(lines)} lines: must have at least {count}, as "
+                f"{CHECKPOINT} says"
+            )
+        return lines[:count]
+
+
+class Recorder:
+    """Adds rounds to a run's files."""
+
+    def __init__(self, directory: RunDirectory, decisions: FileIO, rounds: FileIO) -> None:
+        self._directory = directory
+        self._decisions = decisions
+        self._rounds = rounds
+        self._encoder = msgspec.json.Encoder()
+
+    def add(
+        self, record: RoundRecord, decision: DecisionRecord, weights: ModelWeights, state: State
+    ) -> None:
+        """Write down a round: first its lines, then the checkpoint that makes it count."""
+        path = self._directory.path
+        for name, stream, line in (
+            (DECISIONS, self._decisions, decision),
+            (ROUNDS, self._rounds, record),
+        ):
+            with _explained(path / name):
+                _write_all(stream, self._encoder.encode(line) + b"\n")
+                os.fsync(stream.fileno())
+        save_checkpoint(path / CHECKPOINT, weights, record.round, state)
+
+
+def check_unused(path: str | Path) -> None:
+    """Raise an error unless a new run can begin at `path`."""
+    _new_part(Path(path)).rmdir()
+
+
+def _new_part(path: Path) -> Path:
+    """A folder beside `path` to fill and then rename; there must be nothing at `path`."""
+    with _explained(path):
+        taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
+        run = taken and (path / CONFIG).exists()
+    if run:
+        raise StagewiseError(
+            f"{path}: holds a run already; to go on with it: stagewise resume {path}"
+        )
+    if taken:
+        raise StagewiseError(f"{path}: must be a new or an empty folder")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise StagewiseError(f"{path.parent}: must be a folder")
+    with _explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        name = tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        return Path(name)
+
+
+def _encoded(config: RunConfig) -> bytes:
+    try:
+        return to_toml(config).encode()
+    except UnicodeEncodeError:
+        raise StagewiseError("file names and names must be valid Unicode") from None
+
+
+def _write_all(stream: FileIO, content: bytes) -> None:
+    """A full disk takes a part of the content before it refuses the rest."""
+    left = memoryview(content)
+    while left:
+        left = left[stream.write(left) :]
+
+
+def lock(stream: IO[bytes] | FileIO, path: Path) -> None:
+    """Keep other processes out for as long as `stream` is open; a killed process keeps nobody out."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return
+    for last in (False, True):
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if last:
+                raise StagewiseError(f"{path}: another process is running it") from None
+            time.sleep(0.2)  # `deploy status` holds it for a moment to see whether another does
+        except OSError:  # a file system without locks
+            return
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = one_line(error.strerror or str(error))
+        raise StagewiseError(f"{path}: cannot be written: {reason}") from None

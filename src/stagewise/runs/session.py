@@ -1,0 +1,183 @@
+"""A run from where its files stand to the end, or to an interruption."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import msgspec
+
+from stagewise.deciding import wrapped
+from stagewise.errors import StagewiseError, TrainingDiverged, shown
+from stagewise.loop import Carrier, PlayedRound, run_rounds
+from stagewise.model_weights import ModelWeights
+from stagewise.plans import Plan
+from stagewise.policies.plan_policy import PlanPolicy
+from stagewise.policies.policy import Policy
+from stagewise.policies.registry import make_policy
+from stagewise.policies.replanned import PlanStore
+from stagewise.runs.config import RunConfig
+from stagewise.runs.directory import CHECKPOINT, CONFIG, Recorder, RunDirectory
+from stagewise.runs.loggers import make_logger
+from stagewise.runs.progress import progress
+from stagewise.runs.records import RoundRecord
+from stagewise.runs.run import Run, RunDiverged, load_run
+from stagewise.world.rounds import Round
+from stagewise.world.scenario import Scenario
+
+
+class ModelCarrier(Carrier, Protocol):
+    """A carrier that trains a model."""
+
+    weights: ModelWeights
+    """The model as it is now."""
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """What a run needs to go on, whether it is simulated or deployed."""
+
+    config: RunConfig
+    scenario: Scenario
+    policy: Policy
+    rounds: Callable[[int], Iterable[Round]]
+    """The rounds from a number on."""
+    carrier: ModelCarrier
+    before_checkpoint: Callable[[PlayedRound], None] = lambda played: None
+    """Called with each round before the checkpoint that makes it count."""
+    show_progress: bool = False
+    loggers: Sequence[str] = ()
+
+    def run_in(self, directory: RunDirectory, recorder: Recorder) -> Run:
+        """The rounds that are left of the run in `directory`, which `recorder` writes to."""
+        self.run(self.restored(directory), recorder)
+        return load_run(directory.path)
+
+    def restored(self, directory: RunDirectory) -> Run:
+        """The run in `directory` so far; model and policy become as its checkpoint has them."""
+        so_far = load_run(directory.path)
+        if so_far.weights is None:
+            return so_far
+        _check_alike(directory, so_far.weights, self.carrier.weights)
+        self.carrier.weights = so_far.weights
+        state = directory.state()
+        if not state and self.policy.state():
+            raise StagewiseError(
+                f"{directory.path / CHECKPOINT}: does not hold the state of policy "
+                f"{self.config.policy!r}, as files of an earlier version: start the run again"
+            )
+        try:
+            self.policy.restore(state)
+        except StagewiseError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise StagewiseError(
+                f"{directory.path / CHECKPOINT}: the state of policy {self.config.policy!r} must be "
+                f"as the policy left it"
+            ) from None
+        return so_far
+
+    def run(self, so_far: Run, recorder: Recorder | None = None) -> Run:
+        """The rounds that are left; without a recorder nothing is written."""
+        records, decisions = list(so_far.records), list(so_far.decisions)
+        weights = self.carrier.weights
+        rounds = () if so_far.finished else self.rounds(len(records))
+        with closing(self.policy), ExitStack() as stack:
+            listeners = () if so_far.finished else self._listeners(stack, so_far)
+            try:
+                for played in run_rounds(self.policy, rounds, self.carrier):
+                    record, decision = RoundRecord.of(played), played.decision.record()
+                    weights = self.carrier.weights
+                    if recorder is not None:
+                        self.before_checkpoint(played)
+                        recorder.add(record, decision, weights, self.policy.state())
+                    records.append(record)
+                    decisions.append(decision)
+                    for listener in listeners:
+                        listener(record)
+                    if len(records) == self.config.rounds or self.config.reached(record.accuracy):
+                        break
+            except TrainingDiverged as error:
+                run = replace(so_far, records=records, decisions=decisions, weights=weights)
+                raise RunDiverged(str(error), run) from error
+        return replace(so_far, records=records, decisions=decisions, weights=weights)
+
+    def _listeners(self, stack: ExitStack, so_far: Run) -> list[Callable[[RoundRecord], None]]:
+        listeners: list[Callable[[RoundRecord], None]] = []
+        for name in self.loggers:
+            logger = make_logger(name, self.config, so_far.path)
+            stack.callback(logger.close)
+            listeners.append(logger.log_round)
+        if self.show_progress:
+            done = len(so_far.records)
+            listeners.append(stack.enter_context(progress(self.config.rounds, done)))
+        return listeners
+
+
+def policy_of_run(
+    config: RunConfig, policy: Policy, store: PlanStore, diversity: float = 0.0
+) -> tuple[RunConfig, Policy]:
+    """`policy` with all that a run asks for around it, and the run's configuration with it."""
+    how: dict[str, str | float] = {}
+    if policy.plan_b is not None:
+        how = {"method": policy.plan_b, "mode": policy.mode, "diversity": diversity}
+    elif diversity:
+        how = {"diversity": diversity}
+    # As decisions call it: a policy that was given may have a name of its own.
+    config = msgspec.structs.replace(config, policy=policy.title, plan_b=how or None)
+    return config, _wrapped(config, policy, store)
+
+
+def policy_of_folder(directory: RunDirectory, policy: Policy | None = None) -> Policy:
+    """The policy that the run in a folder began with, around its plan where it has one.
+
+    `policy` is given where it was given to the run as an object.
+    """
+    config, scenario = directory.config(), directory.scenario()
+    plan, how = directory.plan(scenario), dict(config.plan_b or {})
+    how.pop("diversity", None)
+    if policy is None and config.given_policy:
+        raise StagewiseError(
+            f"policy: must be given again, as policy {config.policy!r} was given to the run as an object"
+        )
+    if policy is None and plan is not None and how:
+        policy = _followed(directory, plan, how)
+    elif policy is None:
+        policy = make_policy(config.policy, scenario, config.seed)
+        if plan is not None:
+            policy.follow(plan)
+    policy.name = config.policy
+    return _wrapped(config, policy, directory)
+
+
+def _followed(directory: RunDirectory, plan: Plan, how: dict[str, str | float]) -> Policy:
+    try:
+        return PlanPolicy(plan, **how)  # type: ignore[arg-type]
+    except (TypeError, StagewiseError):
+        raise StagewiseError(
+            f"{directory.path / CONFIG}: plan_b = {shown(how)}: must be as it was when the run began"
+        ) from None
+
+
+def _wrapped(config: RunConfig, policy: Policy, store: PlanStore) -> Policy:
+    diversity = (config.plan_b or {}).get("diversity", 0.0)
+    if not isinstance(diversity, float | int):
+        raise StagewiseError(f"plan_b.diversity = {shown(diversity)}: must be a number")
+    return wrapped(
+        policy,
+        remedy=config.remedy,
+        diversity=diversity,
+        replanning=config.replanning.triggers,
+        delay=config.replanning.delay_rounds,
+        store=store,
+    )
+
+
+def _check_alike(directory: RunDirectory, weights: ModelWeights, expected: ModelWeights) -> None:
+    def shapes(of: ModelWeights) -> dict[str, object]:
+        return {name: (array.shape, array.dtype) for name, array in of.items()}
+
+    if shapes(weights) != shapes(expected):
+        raise StagewiseError(
+            f"{directory.path / CHECKPOINT}: the weights must be those of the run's model"
+        )

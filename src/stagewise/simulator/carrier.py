@@ -1,0 +1,45 @@
+"""Training by simulation: a decision carried out in this process and its workers."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stagewise.decisions import Decision
+from stagewise.outcomes import Outcome, expected_outcome, trains_anything
+from stagewise.runs.config import RunConfig
+
+if TYPE_CHECKING:
+    from stagewise.training import Trainer
+
+
+class SimulatedTraining:
+    """Trains and evaluates as a run's configuration says; everything asked for is counted."""
+
+    def __init__(self, config: RunConfig, trainer: "Trainer") -> None:
+        self._config, self._trainer = config, trainer
+        self.weights = trainer.initial_weights()
+
+    def carry_out(self, decision: Decision) -> Outcome:
+        """Train the decision's clients, and evaluate where it is due."""
+        index = decision.round.index
+        outcome = self._train(decision)
+        if not self._config.evaluates(index):
+            return outcome
+        evaluation = self._trainer.evaluate(self.weights)
+        return replace(outcome, accuracy=evaluation.accuracy, loss=evaluation.loss)
+
+    def _train(self, decision: Decision) -> Outcome:
+        if not trains_anything(decision):
+            return expected_outcome(decision)
+        weights = decision.answer.edge_weights
+        groups = [
+            np.flatnonzero(decision.edge_of == j) for j in range(len(decision.scenario.edges))
+        ]
+        # Eq. 3, with the data of some edges counted for less where the policy says so.
+        shares = None if weights is None else weights * decision.evaluation.data
+        self.weights, figures = self._trainer.train_round(
+            self.weights, groups, decision.round.index, edge_weights=shares
+        )
+        model_bytes = sum(array.nbytes for array in self.weights.values())
+        return expected_outcome(decision, figures, model_bytes)

@@ -1,0 +1,186 @@
+"""A round of hierarchical federated training (Eqs. 1-3)."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import numpy as np
+import torch
+
+from stagewise.errors import StagewiseError
+from stagewise.model_weights import ModelWeights
+from stagewise.training.backends import CLIENTS_AT_ONCE, clients_at_once
+from stagewise.training.data import TrainingData
+from stagewise.training.figures import TrainingFigures
+from stagewise.training.jobs import EvaluateJob, TrainingSettings, TrainJob, WeightBuffers
+from stagewise.training.layout import WeightLayout
+from stagewise.training.participants import Participants
+from stagewise.training.task import Evaluation, TrainingTask
+from stagewise.training.worker_pool import LocalPool, ProcessPool, WorkerPool
+from stagewise.world.checks import whole
+from stagewise.world.scenario import FloatArray, IntArray
+
+IMAGES_PER_JOB = 200
+
+RESULT_BYTES = 2**28
+"""What the results of clients that wait to be aggregated may take, where workers allow it."""
+
+
+class Trainer:
+    """Trains and evaluates the models of a task; to be closed, or used in a `with` block.
+
+    With one worker everything happens in this process; with more, in processes of their own that
+    live until it is closed. Results do not depend on their number.
+    """
+
+    def __init__(self, task: TrainingTask, workers: int = 1) -> None:
+        whole("workers", workers, 1)
+        if task.device != "cpu" and workers > 1:
+            raise StagewiseError(f"workers = {workers}: must be 1 on the device {task.device}")
+        self.task = task
+        self._workers = workers
+        self._settings = settings = TrainingSettings.of(task)
+        model = settings.build()
+        self._initial = {name: part.numpy().copy() for name, part in model.state_dict().items()}
+        self._layout = WeightLayout(model, settings.dtype)
+        self._clients_per_job = 1 if settings.network is None else CLIENTS_AT_ONCE
+        self._window = self._jobs_at_once()
+        data = TrainingData.of(task)
+        self._pool: WorkerPool = (
+            LocalPool(settings, data) if workers == 1 else ProcessPool(settings, data, workers)
+        )
+        self._buffers = self._new_buffers(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        self._pool.close()
+
+    def initial_weights(self) -> ModelWeights:
+        """The weights training starts from; they depend on the task's seed alone."""
+        return {name: array.copy() for name, array in self._initial.items()}
+
+    def train_round(
+        self,
+        weights: ModelWeights,
+        groups: Sequence[IntArray],
+        round_index: int,
+        edge_weights: FloatArray | None = None,
+    ) -> tuple[ModelWeights, TrainingFigures]:
+        """The cloud's model after a round in which the clients `groups[j]` train at edge j.
+
+        An edge whose clients have no data takes no part; where no edge takes part, the weights
+        stay as they are. `edge_weights`, one for each group, replace the edges' data in Eq. 3.
+        The figures are of the clients that trained, and cost no pass over data of their own.
+        """
+        who = Participants.of(groups, self.task, edge_weights)
+        edges = len(who.edge_share)
+        if edges > len(self._buffers.models):
+            self._buffers = self._new_buffers(edges)
+        buffers = self._buffers
+        if edges == 0:
+            return {name: array.copy() for name, array in weights.items()}, TrainingFigures.none()
+        self._layout.pack(weights, buffers.models[0], buffers.model_counters[0])
+        with single_thread():
+            buffers.models[1:edges] = buffers.models[0]
+            buffers.model_counters[1:edges] = buffers.model_counters[0]
+            figures = [
+                self._edge_round(who, round_index, edge_round)
+                for edge_round in range(self.task.edge_rounds)
+            ]
+            models, share = buffers.models[:edges], torch.from_numpy(who.edge_share)
+            cloud = share.to(models.dtype) @ models  # Eq. 3
+            trained = self._layout.unpack(cloud, buffers.model_counters[:edges].amax(0))
+        return trained, TrainingFigures.of(who.clients, self.task.data_sizes[who.clients], figures)
+
+    def evaluate(self, weights: ModelWeights) -> Evaluation:
+        """Accuracy and mean loss on the test set."""
+        self._layout.pack(weights, self._buffers.models[0], self._buffers.model_counters[0])
+        images = len(self.task.dataset.test_labels)
+        jobs = [
+            EvaluateJob(start, min(start + IMAGES_PER_JOB, images))
+            for start in range(0, images, IMAGES_PER_JOB)
+        ]
+        with single_thread():
+            results = list(self._pool.run(jobs, len(jobs)))
+        correct = sum(right for right, _ in results)
+        loss = sum(total for _, total in results)
+        return Evaluation(correct / images, loss / images)
+
+    def _edge_round(self, who: Participants, round_index: int, edge_round: int) -> FloatArray:
+        """Eqs. 1 and 2: every client trains from its edge's model, which becomes their mean.
+
+        Returned are the figures of `Backend.train` of all clients.
+        """
+        buffers, edges = self._buffers, len(who.edge_share)
+        sums = self._sums[:edges].zero_()
+        counters = torch.zeros_like(buffers.model_counters[:edges])
+        jobs = list(self._jobs(who, round_index, edge_round))
+        shares = iter(who.share.tolist())
+        figures = []
+        for job, result in zip(jobs, self._pool.run(jobs, self._window), strict=True):
+            figures.append(result)
+            for row, slot in zip(job.rows, job.slots, strict=True):
+                sums[row].add_(buffers.results[slot], alpha=next(shares))
+                counters[row] = torch.maximum(counters[row], buffers.result_counters[slot])
+        buffers.models[:edges] = sums
+        buffers.model_counters[:edges] = counters
+        return np.concatenate(figures, axis=1)
+
+    def _jobs(self, who: Participants, round_index: int, edge_round: int) -> Iterator[TrainJob]:
+        """Clients put into jobs in their order; the jobs do not depend on the workers."""
+        last = edge_round == self.task.edge_rounds - 1
+        first = number = 0
+        while first < len(who.clients):
+            batch = int(self.task.batch_sizes[who.clients[first]])
+            chosen = slice(first, first + clients_at_once(self._settings, batch))
+            clients, rows = who.clients[chosen].tolist(), who.edge[chosen].tolist()
+            slot = number % self._window * self._clients_per_job
+            slots = range(slot, slot + len(clients))
+            yield TrainJob(
+                tuple(clients),
+                tuple(rows),
+                tuple(slots),
+                round_index,
+                edge_round,
+                update_norms=last,
+            )
+            first += len(clients)
+            number += 1
+
+    def _jobs_at_once(self) -> int:
+        """How many jobs may be begun or waiting to be aggregated."""
+        if self._workers == 1:
+            return 1
+        job_bytes = self._layout.length * self._layout.dtype.itemsize * self._clients_per_job
+        return int(np.clip(RESULT_BYTES // job_bytes, 2 * self._workers, 16 * self._workers))
+
+    def _new_buffers(self, models: int) -> WeightBuffers:
+        slots = self._window * self._clients_per_job
+        layout = self._layout
+        buffers = WeightBuffers(
+            torch.zeros(models, layout.length, dtype=layout.dtype),
+            torch.zeros(slots, layout.length, dtype=layout.dtype),
+            torch.zeros(models, layout.counter_length, dtype=torch.int64),
+            torch.zeros(slots, layout.counter_length, dtype=torch.int64),
+        )
+        self._pool.use(buffers)
+        self._sums = torch.zeros(models, layout.length, dtype=layout.dtype)
+        return buffers
+
+
+@contextlib.contextmanager
+def single_thread() -> Iterator[None]:
+    """One thread for PyTorch inside the block, as in a worker; its generator is restored after."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_num_threads(threads)

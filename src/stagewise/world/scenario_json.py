@@ -1,0 +1,143 @@
+"""A scenario as JSON: `stagewise-scenario/1`, or `/2` where costs were measured."""
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stagewise.errors import shown
+from stagewise.world.checks import FloatArray
+from stagewise.world.parts import CLIENT_RULES, EDGE_RULES, MODEL_FIELDS, System
+from stagewise.world.records import NOT_GIVEN, ClientRecord, EdgeRecord, Measured, Record
+
+FORMAT = "stagewise-scenario/1"
+FORMAT_2 = "stagewise-scenario/2"
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def sha256_of(parts: Iterable[bytes]) -> str:
+    """The SHA-256 of bytes that come in parts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def beyond_version_1(scenario: System) -> str | None:
+    """What a file of version 1 cannot say of the scenario; None where it can say all."""
+    rule = f"must be given in {FORMAT}"
+    if not math.isfinite(scenario.limits.kld_max):
+        return f"limits.kld_max = {scenario.limits.kld_max}: must be finite in {FORMAT}"
+    for name in ("model_bits", "noise_w_per_hz"):
+        if math.isnan(getattr(scenario, name)):
+            return f"{name} {rule}"
+    for group, fields in MODEL_FIELDS.items():
+        part = getattr(scenario, group)
+        for name in fields:
+            absent = np.isnan(getattr(part, name))
+            if absent.any():
+                row = int(np.argmax(absent))
+                return f"{group}[{row}] ({shown(part.ids[row])}).{name} {rule}"
+    if scenario.links.measured.any():
+        client = int(scenario.links.client[np.argmax(scenario.links.measured)])
+        name = shown(scenario.clients.ids[client])
+        return f"clients[{client}] ({name}).links: must be channel gains in {FORMAT}"
+    return None
+
+
+def format_of(scenario: System) -> str:
+    """The version its files have: the first that can say everything."""
+    return FORMAT if beyond_version_1(scenario) is None else FORMAT_2
+
+
+def json_parts(scenario: System) -> Iterator[bytes]:
+    """The JSON file in parts, one line for each edge and client, so that large ones need no copy."""
+    head = {"format": format_of(scenario), **scalar_fields(scenario)}
+    yield _ENCODER.encode(head)[:-1]
+    yield b',\n"edges": [\n'
+    yield from _joined(_edge_records(scenario))
+    yield b'\n],\n"clients": [\n'
+    yield from _joined(_client_records(scenario))
+    yield b"\n]}\n"
+
+
+def scalar_fields(scenario: System) -> dict[str, Any]:
+    """What a file says of the whole system; NaN is left out, and null is infinite."""
+    limits = {name: float(value) for name, value in vars(scenario.limits).items()}
+    fields: dict[str, Any] = {
+        "local_steps": scenario.local_steps,
+        "edge_rounds": scenario.edge_rounds,
+        # As floats: whole numbers must give the same bytes before and after a round trip.
+        "model_bits": float(scenario.model_bits),
+        "noise_w_per_hz": float(scenario.noise_w_per_hz),
+        "weights": {name: float(value) for name, value in vars(scenario.weights).items()},
+        "limits": {name: None if math.isinf(value) else value for name, value in limits.items()},
+    }
+    if scenario.reference is not None:
+        fields["reference"] = scenario.reference.tolist()
+    if scenario.window is not None:
+        fields["window"] = scenario.window
+    return {name: value for name, value in fields.items() if value == value}
+
+
+def _joined(records: Iterator[Record]) -> Iterator[bytes]:
+    separator = b""
+    for record in records:
+        yield separator + _ENCODER.encode(record)
+        separator = b",\n"
+
+
+def _edge_records(scenario: System) -> Iterator[EdgeRecord]:
+    edges = scenario.edges
+    columns = {name: _listed(getattr(edges, name)) for name in EDGE_RULES}
+    columns |= {"id": edges.ids, **_coordinates(edges.position_m)}
+    for row in zip(*columns.values(), strict=True):
+        yield EdgeRecord(**dict(zip(columns, row, strict=True)))
+
+
+def _client_records(scenario: System) -> Iterator[ClientRecord]:
+    clients, links = scenario.clients, scenario.links
+    columns = {name: _listed(getattr(clients, name)) for name in CLIENT_RULES}
+    columns |= {"id": clients.ids, **_coordinates(clients.position_m)}
+    if clients.history is not None:
+        columns["history"] = clients.history
+        columns["online_probability"] = [
+            None if past else value
+            for past, value in zip(clients.history, columns["online_probability"], strict=True)
+        ]
+    start, names = links.start.tolist(), scenario.edges.ids
+    measured = links.measured.any()
+    for number, row in enumerate(zip(*columns.values(), strict=True)):
+        own = slice(start[number], start[number + 1])
+        values: list[Any] = links.gain[own].tolist()
+        if measured:
+            costs = zip(
+                values, _listed(links.delay_s[own]), _listed(links.energy_j[own]), strict=True
+            )
+            values = [
+                Measured(delay_s=delay, energy_j=energy) if math.isnan(gain) else gain
+                for gain, delay, energy in costs
+            ]
+        yield ClientRecord(
+            label_counts=clients.label_counts[number].tolist(),
+            links=dict(
+                zip((names[edge] for edge in links.edge[own].tolist()), values, strict=True)
+            ),
+            **dict(zip(columns, row, strict=True)),
+        )
+
+
+def _listed(values: Any) -> Any:
+    """The values as a list, with the one object for what is not given."""
+    return [value if value == value else NOT_GIVEN for value in values.tolist()]
+
+
+def _coordinates(position_m: FloatArray | None) -> dict[str, list[Any]]:
+    if position_m is None:
+        return {}
+    axes = zip("xy", position_m.T.tolist(), strict=True)
+    return {axis: [None if v != v else v for v in values] for axis, values in axes}
