@@ -266,9 +266,9 @@ def test_files_that_are_no_plan(made, tmp_path):
 def test_a_large_plan_is_the_same_on_any_workers():
     """Sixty edges are planned by neighbourhoods; with clients in plenty every edge is within limits."""
     scenario = numeric(3000, 60, 1, limits=Limits(data_min=1000, kld_max=0.3))
-    made = plan(scenario, method="local-search", seconds=1e-9)
+    made = plan(scenario, method="local-search")
     with ThreadPoolExecutor(1) as executor:
-        again = plan(scenario, method="local-search", seconds=1e-9, executor=executor)
+        again = plan(scenario, method="local-search", executor=executor)
     np.testing.assert_array_equal(again.edge_of, made.edge_of)
     assert made.feasible
     assert check_plan(scenario, made.record()) == []

@@ -91,7 +91,7 @@ def test_what_is_written_is_read_back(tmp_path_factory, config):
 
 def test_every_field_that_has_a_value_is_written():
     fields = tomllib.loads(to_toml(CONFIG))
-    unset = {"data_dir", "image_size", "remedy", "stop_at_accuracy"}
+    unset = {"data_dir", "given_policy", "image_size", "remedy", "stop_at_accuracy"}
     assert set(fields) == set(RunConfig.__struct_fields__) - unset
     assert fields["participation"]["model"] == "bernoulli"
     assert fields["replanning"] == {"delay_rounds": 1}
