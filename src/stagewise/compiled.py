@@ -86,7 +86,20 @@ def compiled(function: Any) -> Any:
     each of them at every call took three quarters of the time; nothing compiled here allocates or
     keeps an array, so none needs counting.
     """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+    return _compile(function)
+
+
+def inlined(function: Any) -> Any:
+    """Compile `function` as part of every compiled function that calls it.
+
+    For what the hottest loops call. Such a tuple is some three hundred words to a call, and whether
+    LLVM spares a call is otherwise left to its guess of a function's size, which a line more may tip.
+    """
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: Any, **more: Any) -> Any:
+    options = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, **more}
     settings: Any = numba.config
     njit: Any = numba.njit  # whose types do not know our target
     # Where a function's code is kept is settled here, once; what others decorate is not touched.
@@ -117,7 +130,7 @@ def _cache_folder() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         source = path.read_bytes()
-        if b"@compiled" in source:
+        if b"stagewise.compiled import" in source:
             digest.update(source)
     name = digest.hexdigest()[:16]
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

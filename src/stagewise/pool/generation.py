@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stagewise.compiled import NONE, compiled
+from stagewise.compiled import NONE, compiled, inlined
 from stagewise.problem.risk_kernels import keeps_limits, kld_of, label_term
 from stagewise.search.instance import AT_ITS_EDGE, Instance
 from stagewise.search.random_bits import uniform
@@ -175,13 +175,13 @@ def _sums(instance, work, row, size, without, without_too):
     return data, log_sum, price, delay
 
 
-@compiled
+@inlined
 def _is_feasible(instance, data, log_sum):
     """Whether a set with these sums keeps (9a) and (9b)."""
     return keeps_limits(log_sum, data, instance.kld_limit, instance.data_limit)
 
 
-@compiled
+@inlined
 def _log_sum_with(instance, work, log_sum, place):
     """The sum of terms when the candidate at `place` joins those in `labels`."""
     start, label_of, label_count, _data = instance.rows
@@ -194,7 +194,7 @@ def _log_sum_with(instance, work, log_sum, place):
     return log_sum
 
 
-@compiled
+@inlined
 def _shortfall(instance, data, log_sum):
     """How far a set is from being a cluster."""
     if data <= 0:
@@ -295,7 +295,7 @@ def _exchange(instance, work, row, first, other):
         _sums(instance, work, row, size, first, other)
 
 
-@compiled
+@inlined
 def _try_exchange(instance, work, row, first, other, place, cost):
     """Add `row` with a candidate in place of a member or two, if it is a minimal cluster."""
     new = work.counts[_FOUND]
@@ -311,7 +311,7 @@ def _try_exchange(instance, work, row, first, other, place, cost):
         _add_cluster(instance, work, kept + 1, cost)
 
 
-@compiled
+@inlined
 def _is_minimal(instance, work, row, size):
     """Whether the set in `row` is a cluster and no member of it is superfluous."""
     start, label_of, label_count, data_of = instance.rows
@@ -355,7 +355,7 @@ def _add_cluster(instance, work, size, cost):
     _rank(work, cost)
 
 
-@compiled
+@inlined
 def _cutoff(work):
     """What a cluster must cost less than to be among the cheapest."""
     return work.ranked[0] if work.counts[_RANKED] == work.ranked.shape[0] else np.inf

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stagewise.compiled import NONE, compiled
+from stagewise.compiled import NONE, compiled, inlined
 from stagewise.world.scenario import FloatArray, IntArray
 
 
@@ -130,7 +130,7 @@ def price_clients(choices, steps, limit, work):
     return limit
 
 
-@compiled
+@inlined
 def _cheapest(choices, j, delay_price, free_delay, price, ceiling):
     """The cheapest cluster of edge j below `ceiling`, and what it costs, or -1.
 
@@ -189,7 +189,7 @@ def _choose_in_turn(choices, work, limit, turn):
     return limit
 
 
-@compiled
+@inlined
 def set_price(members, c, price, value):
     """Give every member of cluster `c` the price `value`."""
     for m in range(members.shape[1]):

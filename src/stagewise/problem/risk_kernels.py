@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stagewise.compiled import compiled
+from stagewise.compiled import compiled, inlined
 from stagewise.world.divergence import KLD_TOLERANCE
 from stagewise.world.scenario import FloatArray, IntArray
 
@@ -80,19 +80,19 @@ def _logarithms() -> FloatArray:
     return np.asarray(y * np.log(np.maximum(y, 1.0)))
 
 
-@compiled
+@inlined
 def label_term(y, log_target):
     """y log(y / q) of one label's sum y, see `kld_of`."""
     return y * (np.log(y) - log_target) if y > 0 else 0.0
 
 
-@compiled
+@inlined
 def kld_of(log_sum, data):
     """The divergence (Eq. 7) of `data` > 0 samples whose label terms sum to `log_sum`."""
     return log_sum / data - np.log(data)
 
 
-@compiled
+@inlined
 def keeps_limits(log_sum, data, kld_limit, data_limit):
     """Whether a set of clients with these sums keeps (9a) and (9b)."""
     if data <= 0 or data < data_limit:
@@ -100,7 +100,7 @@ def keeps_limits(log_sum, data, kld_limit, data_limit):
     return kld_of(log_sum, data) <= kld_limit + KLD_TOLERANCE
 
 
-@compiled
+@inlined
 def risk_violation(kld_risk, data_risk, kld_risk_limit, data_risk_limit):
     """By how much the risks miss (11a) and (11b)."""
     missing = 0.0
@@ -111,7 +111,7 @@ def risk_violation(kld_risk, data_risk, kld_risk_limit, data_risk_limit):
     return missing
 
 
-@compiled
+@inlined
 def is_decided(kld_risk, data_risk, rest, cutoff):
     """Whether risks found so far, with a probability of `rest` not yet looked at, tell enough."""
     limits = cutoff.kld_risk_limit, cutoff.data_risk_limit

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stagewise.compiled import NONE, compiled
+from stagewise.compiled import NONE, compiled, inlined
 from stagewise.search.instance import AT_ITS_EDGE, FREE
 from stagewise.search.random_bits import below, uniform
 from stagewise.search.state import (
@@ -19,7 +19,7 @@ _REFRESH = 1024  # accepted moves between two recomputations of the totals
 _FEASIBLE = 1e-12  # a total violation this small is rounding
 
 
-@compiled
+@inlined
 def propose(instance, state, focus, bits):
     """A random move at an edge of `focus`: (j, leaving, link, k, leaving_k, link_k), or j = -1."""
     no_move = (NONE, NONE, NONE, NONE, NONE, NONE)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stagewise.compiled import compiled
+from stagewise.compiled import inlined
 
 
 def bits_from(seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
@@ -10,7 +10,7 @@ def bits_from(seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     return np.array([(seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 2**64 | 1], dtype=np.uint64)
 
 
-@compiled
+@inlined
 def next_word(bits):
     x = bits[0]
     x ^= x >> np.uint64(12)
@@ -20,13 +20,13 @@ def next_word(bits):
     return x * np.uint64(0x2545F4914F6CDD1D)
 
 
-@compiled
+@inlined
 def uniform(bits):
     """A number in [0, 1)."""
     return np.float64(next_word(bits) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@compiled
+@inlined
 def below(bits, limit):
     """A whole number in [0, limit)."""
     return np.int64(uniform(bits) * limit)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stagewise.compiled import NONE, compiled, writable
+from stagewise.compiled import NONE, compiled, inlined, writable
 from stagewise.problem.risk_kernels import (
     RiskCutoff,
     RiskModel,
@@ -131,7 +131,7 @@ def clear(instance, state):
     refresh_totals(state)
 
 
-@compiled
+@inlined
 def empty_violation(instance, j):
     """The violation, and the KLD, of edge j without clients."""
     return instance.empty_violation if instance.in_round[j] else 0.0
@@ -162,13 +162,13 @@ def _place_all(instance, state, assignment):
                 change_edge(instance, state, j, NONE, link)
 
 
-@compiled
+@inlined
 def room_of(state, j):
     """How many clients edge j can hold: its capacity, or all it covers if that is fewer."""
     return state.member_start[j + 1] - state.member_start[j]
 
 
-@compiled
+@inlined
 def find_link(instance, client, j):
     """The usable link between a client and edge j, or -1."""
     for link in range(instance.link_start[client], instance.link_start[client + 1]):
@@ -177,7 +177,7 @@ def find_link(instance, client, j):
     return NONE
 
 
-@compiled
+@inlined
 def edge_after(instance, state, j, leaving, link):
     """(delay, energy) of edge j if client `leaving` left and the client of `link` entered."""
     count = state.member_count[j]
@@ -206,7 +206,7 @@ def edge_after(instance, state, j, leaving, link):
     return delay + instance.uplink_delay[j], energy + instance.uplink_energy[j]
 
 
-@compiled
+@inlined
 def kld_after(instance, state, j, leaving, link):
     """(data, KLD) of edge j after a change; an edge without clients has the largest KLD there is."""
     start, label_of, label_count, data_of = instance.rows
@@ -238,7 +238,7 @@ def kld_after(instance, state, j, leaving, link):
     return total, kld_of(log_sum, total)
 
 
-@compiled
+@inlined
 def limit_violation(instance, data, kld):
     """By how much data and KLD miss (9a) and (9b); each in its own unit, 0 where they hold."""
     missing = 0.0
@@ -249,13 +249,13 @@ def limit_violation(instance, data, kld):
     return missing
 
 
-@compiled
+@inlined
 def violation_after(instance, state, j, leaving, link):
     """The violation of edge j after a change: of its limits, or of its risk limits in P1."""
     return violation_up_to(instance, state, j, leaving, link, np.inf)
 
 
-@compiled
+@inlined
 def violation_up_to(instance, state, j, leaving, link, limit):
     """`violation_after`, or where that is more than `limit` some number between the two."""
     count = state.member_count[j]

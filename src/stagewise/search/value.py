@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stagewise.compiled import NONE, compiled
+from stagewise.compiled import NONE, inlined
 from stagewise.search.instance import COST, MEAN_KLD, PLAN_COST
 from stagewise.search.state import (
     ENERGY,
@@ -15,7 +15,7 @@ from stagewise.search.state import (
 )
 
 
-@compiled
+@inlined
 def slowest_but(state, j, k):
     """The delay of the slowest edge other than j and k."""
     for rank in range(state.slowest.shape[0]):
@@ -25,7 +25,7 @@ def slowest_but(state, j, k):
     return 0.0
 
 
-@compiled
+@inlined
 def objective(instance, delay, energy, log_probability, serving, kld, never):
     """The value to be minimised, from a round's sums; energy spent outside the instance left out."""
     outside = instance.outside
@@ -44,7 +44,7 @@ def objective(instance, delay, energy, log_probability, serving, kld, never):
     return cost - instance.count_weight * serving  # MOST_CLIENTS: cost only breaks ties
 
 
-@compiled
+@inlined
 def value(instance, state):
     """The value of the present assignment."""
     return objective(
@@ -58,7 +58,7 @@ def value(instance, state):
     )
 
 
-@compiled
+@inlined
 def value_after(instance, state, j, leaving, link, k, leaving_k, link_k):
     """The value after a change at edge j and, unless k is -1, another at edge k."""
     delay, energy = edge_after(instance, state, j, leaving, link)
