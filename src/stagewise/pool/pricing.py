@@ -140,6 +140,8 @@ def _cheapest(choices, j, delay_price, free_delay, price, ceiling):
     best = NONE
     for c in range(choices.start[j], choices.start[j + 1]):
         value = cost[c] + delay_price * max(0.0, delay[c] - free_delay)
+        if value >= ceiling:  # as most are: their members need not be read
+            continue
         for m in range(members.shape[1]):
             if members[c, m] < 0 or value >= ceiling:
                 break

@@ -1,6 +1,7 @@
 """A problem as the compiled search sees it: flat arrays, and the statement in a few numbers."""
 
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ from stagewise.problem.risk_kernels import LabelRows
 from stagewise.problem.statement import Problem
 from stagewise.randomness import generator
 from stagewise.world.costs import UNASSIGNED
-from stagewise.world.scenario import BoolArray, FloatArray, IntArray
+from stagewise.world.scenario import BoolArray, FloatArray, IntArray, Scenario
 
 # What is minimised.
 COST, PLAN_COST, MEAN_KLD, MOST_CLIENTS = 0, 1, 2, 3
@@ -81,6 +82,37 @@ class Instance(NamedTuple):
     outside: Outside
 
 
+class _Shared(NamedTuple):
+    """The fields that all instances of a scenario have in common."""
+
+    rows: LabelRows
+    target: FloatArray
+    log_target: FloatArray
+    probability: FloatArray
+    log_probability: FloatArray
+    capacity: IntArray
+    zobrist: npt.NDArray[np.uint64]
+
+
+_shared: WeakKeyDictionary[Scenario, _Shared] = WeakKeyDictionary()
+
+
+def _shared_by(scenario: Scenario) -> _Shared:
+    if scenario not in _shared:
+        clients = scenario.clients
+        probability = writable(clients.online_probability)
+        _shared[scenario] = _Shared(
+            rows=LabelRows(*(writable(part) for part in clients.label_rows)),
+            target=writable(scenario.target),
+            log_target=np.log(scenario.target),
+            probability=probability,
+            log_probability=np.log(np.where(probability > 0, probability, 1.0)),
+            capacity=writable(scenario.edges.capacity),
+            zobrist=generator(0, "zobrist").integers(2**64, size=len(clients), dtype=np.uint64),
+        )
+    return _shared[scenario]
+
+
 def build_instance(
     problem: Problem,
     *,
@@ -127,12 +159,12 @@ def build_instance(
     candidate_start = np.zeros(len(edges) + 1, dtype=np.int64)
     np.cumsum(np.bincount(link_edge, minlength=len(edges)), out=candidate_start[1:])
     max_members = int(np.minimum(edges.capacity, np.diff(candidate_start)).max(initial=0))
-    probability = writable(clients.online_probability)
+    shared = _shared_by(scenario)
     largest_cost = weights.delay * (delay.max(initial=0) + edges.uplink_delay_s.max()) + (
         weights.energy * (float(edges.uplink_energy_j.sum()) + float(energy.sum()))
     )
-    log_target = np.log(scenario.target)
     return Instance(
+        **shared._asdict(),
         link_start=start,
         link_edge=link_edge,
         link_client=links.client[kept],
@@ -140,18 +172,11 @@ def build_instance(
         link_energy=energy[kept],
         candidate_start=candidate_start,
         candidate=order.astype(np.int64),
-        rows=LabelRows(*(writable(part) for part in clients.label_rows)),
-        target=writable(scenario.target),
-        log_target=log_target,
-        probability=probability,
-        log_probability=np.log(np.where(probability > 0, probability, 1.0)),
-        capacity=writable(edges.capacity),
         in_round=writable(round_.edges_up),
         edges_in_round=int(round_.edges_up.sum()),
         uplink_delay=np.where(round_.edges_up, edges.uplink_delay_s, 0.0),
         uplink_energy=np.where(round_.edges_up, edges.uplink_energy_j, 0.0),
         lock=lock,
-        zobrist=generator(0, "zobrist").integers(2**64, size=len(clients), dtype=np.uint64),
         samples=np.zeros((0, 1), dtype=np.uint64)
         if risk is None
         else risk.samples_for(max_members),
@@ -168,7 +193,7 @@ def build_instance(
         kld_risk_limit=float(limits.kld_risk),
         data_risk_limit=float(limits.data_risk),
         keep_kld=keep_kld,
-        empty_violation=2.0 + float(-log_target.min()),
+        empty_violation=2.0 + float(-shared.log_target.min()),
         outside=Outside(),
     )
 
