@@ -156,7 +156,7 @@ def _long_table(judged: Judged) -> Table:
     series, experiment = judged.series, judged.result.experiment
     axes = series.open_axes()
     names = [quantity(name) for name in experiment.quantities]
-    against = any(_row_of(series, printed) for printed, _ in judged.values)
+    against = any(_row_of(series, printed) is not None for printed, _ in judged.values)
     head = [*(axis.label for axis in axes), "policy", *(name.title for name in names)]
     rows = []
     for point, policy in product(series.points, series.policies):

@@ -60,6 +60,17 @@ def test_the_paper_s_value_and_the_verdict_stand_in_its_row() -> None:
     assert re.fullmatch(missed, lines["delay", "FedCS"][1])
 
 
+def test_an_experiment_without_axes_shows_the_paper_s_numbers() -> None:
+    """Its only point is {}, which is not the same as no point."""
+    value = {"quantity": "final_accuracy", "policy": "fedcs", "minus": "pool-flexible", "value": 0.01}
+    of = experiment(policies=["fedcs", "pool-flexible"], paper_values=[value])
+    head, fedcs, pool = rows(markdown(result(of, trained)))
+    assert head[-2:] == ["the paper's", "verdict"]
+    assert fedcs[-2] == "+1 points against pool (ours)"
+    assert fedcs[-1].startswith("**")
+    assert pool[-2:] == ["", ""]
+
+
 def test_missed_targets_and_failed_cells_are_told() -> None:
     text = markdown(bars())
     assert "not reached in 2 of 5 (" in text
