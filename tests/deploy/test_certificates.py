@@ -13,9 +13,7 @@ pytest.importorskip("cryptography", reason="the deploy extra is not installed")
 
 from stagewise.deploy import certificates
 from stagewise.deploy.certificates import (
-    Authority,
-    NodeKey,
-    ServerCertificate,
+    KeyPair,
     issue_server_certificate,
     make_authority,
     make_node_key,
@@ -27,10 +25,10 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def handshake(server: ServerCertificate, authority: Path, name: str) -> str:
+def handshake(server: KeyPair, authority: Path, name: str) -> str:
     """The subject of the certificate that a strict client accepts from a server under `name`."""
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    serving.load_cert_chain(server.certificate, server.key)
+    serving.load_cert_chain(server.public, server.private)
     asking = ssl.create_default_context(cafile=str(authority))
     asking.verify_flags |= ssl.VERIFY_X509_STRICT
     ours, theirs = socket.socketpair()
@@ -55,7 +53,7 @@ def handshake(server: ServerCertificate, authority: Path, name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> KeyPair:
     return make_authority(tmp_path_factory.mktemp("site") / "authority")
 
 
@@ -64,57 +62,57 @@ class TestServerCertificates:
         "name", ["10.0.0.1", "cloud.example", "fd00::1", "127.0.0.1", "localhost"]
     )
     def test_a_client_that_knows_the_authority_accepts_the_server_under_each_name(
-        self, authority: Authority, tmp_path: Path, name: str
+        self, authority: KeyPair, tmp_path: Path, name: str
     ) -> None:
         hosts = ["10.0.0.1", "cloud.example", "fd00::1"]
         server = issue_server_certificate(authority, tmp_path / "cloud", hosts)
-        assert handshake(server, server.authority, name) == "10.0.0.1"
+        assert handshake(server, tmp_path / "cloud" / "ca.pem", name) == "10.0.0.1"
 
-    def test_another_name_is_refused(self, authority: Authority, tmp_path: Path) -> None:
+    def test_another_name_is_refused(self, authority: KeyPair, tmp_path: Path) -> None:
         server = issue_server_certificate(authority, tmp_path / "cloud", ["10.0.0.1"])
         with pytest.raises(ssl.SSLCertVerificationError, match=r"10\.0\.0\.2"):
-            handshake(server, authority.certificate, "10.0.0.2")
+            handshake(server, authority.public, "10.0.0.2")
 
     def test_a_certificate_of_another_authority_is_refused(
-        self, authority: Authority, tmp_path: Path
+        self, authority: KeyPair, tmp_path: Path
     ) -> None:
         stranger = make_authority(tmp_path / "stranger")
         server = issue_server_certificate(stranger, tmp_path / "cloud", ["10.0.0.1"])
         with pytest.raises(ssl.SSLCertVerificationError):
-            handshake(server, authority.certificate, "10.0.0.1")
+            handshake(server, authority.public, "10.0.0.1")
 
     def test_the_folder_has_no_trace_of_the_authoritys_key(
-        self, authority: Authority, tmp_path: Path
+        self, authority: KeyPair, tmp_path: Path
     ) -> None:
         issue_server_certificate(authority, tmp_path / "cloud", ["10.0.0.1"])
-        secret = authority.key.read_bytes()
+        secret = authority.private.read_bytes()
         files = sorted((tmp_path / "cloud").iterdir())
         assert [file.name for file in files] == ["ca.pem", "server.key", "server.pem"]
         assert all(file.read_bytes() != secret for file in files)
 
-    def test_a_server_cannot_issue_certificates(self, authority: Authority, tmp_path: Path) -> None:
+    def test_a_server_cannot_issue_certificates(self, authority: KeyPair, tmp_path: Path) -> None:
         server = issue_server_certificate(authority, tmp_path / "cloud", ["10.0.0.1"])
-        forged = issue_server_certificate(
-            Authority(server.certificate, server.key), tmp_path / "forged", ["10.0.0.1"]
-        )
-        chain = forged.certificate.read_bytes() + server.certificate.read_bytes()
-        forged.certificate.write_bytes(chain)
+        forged = issue_server_certificate(server, tmp_path / "forged", ["10.0.0.1"])
+        chain = forged.public.read_bytes() + server.public.read_bytes()
+        forged.public.write_bytes(chain)
         with pytest.raises(ssl.SSLCertVerificationError):
-            handshake(forged, authority.certificate, "10.0.0.1")
+            handshake(forged, authority.public, "10.0.0.1")
 
     def test_the_key_of_another_authority_is_an_error_of_one_line(
-        self, authority: Authority, tmp_path: Path
+        self, authority: KeyPair, tmp_path: Path
     ) -> None:
         stranger = make_authority(tmp_path / "stranger")
         with pytest.raises(StagewiseError, match="must be the key of"):
             issue_server_certificate(
-                Authority(authority.certificate, stranger.key), tmp_path / "cloud", ["10.0.0.1"]
+                KeyPair(authority.public, stranger.private), tmp_path / "cloud", ["10.0.0.1"]
             )
         assert not (tmp_path / "cloud").exists()
 
     def test_without_an_authority(self, tmp_path: Path) -> None:
         with pytest.raises(StagewiseError, match="must hold a certificate authority") as caught:
-            issue_server_certificate(Authority.of(tmp_path), tmp_path / "cloud", ["10.0.0.1"])
+            issue_server_certificate(
+                KeyPair(tmp_path / "ca.pem", tmp_path / "ca.key"), tmp_path / "cloud", ["10.0.0.1"]
+            )
         assert "\n" not in str(caught.value)
 
 
@@ -138,11 +136,14 @@ class TestNodeKeys:
     def test_each_node_has_a_key_of_its_own(self, tmp_path: Path) -> None:
         first, second = make_node_key(tmp_path, "c0"), make_node_key(tmp_path, "c1")
         assert first.public.read_bytes() != second.public.read_bytes()
-        assert first == NodeKey.of(tmp_path, "c0")
+        assert first == KeyPair(tmp_path / "c0.pub", tmp_path / "c0.key")
 
 
 def test_secrets_are_long_and_never_the_same(tmp_path: Path) -> None:
-    first, second = make_secret(tmp_path, "superlink"), make_secret(tmp_path, "node")
+    first, second = (
+        make_secret(tmp_path / "superlink.secret"),
+        make_secret(tmp_path / "node.secret"),
+    )
     assert len(first.read_bytes()) == len(second.read_bytes()) == 32
     assert first.read_bytes() != second.read_bytes()
 
@@ -166,19 +167,19 @@ class TestFiles:
             authority = make_authority(tmp_path / "a" / "authority")
             server = issue_server_certificate(authority, tmp_path / "cloud", ["10.0.0.1"])
             node = make_node_key(tmp_path / "keys", "c0")
-            secret = make_secret(tmp_path / "secrets", "node")
+            secret = make_secret(tmp_path / "secrets" / "node.secret")
         finally:
             os.umask(before)
-        for path in (authority.key, server.key, node.private, secret):
+        for path in (authority.private, server.private, node.private, secret):
             assert (seen[path.name], mode(path)) == (0o600, 0o600)
         for folder in ("a/authority", "cloud", "keys", "secrets"):
             assert mode(tmp_path / folder) == 0o700
 
-    def test_nothing_is_overwritten(self, authority: Authority, tmp_path: Path) -> None:
-        before = authority.key.read_bytes()
+    def test_nothing_is_overwritten(self, authority: KeyPair, tmp_path: Path) -> None:
+        before = authority.private.read_bytes()
         with pytest.raises(StagewiseError, match="exists already"):
-            make_authority(authority.key.parent)
-        assert authority.key.read_bytes() == before
+            make_authority(authority.private.parent)
+        assert authority.private.read_bytes() == before
         make_node_key(tmp_path, "c0")
         with pytest.raises(StagewiseError, match="exists already"):
             make_node_key(tmp_path, "c0")

@@ -27,7 +27,7 @@ from stagewise.deploy.init import init_site
 from stagewise.deploy.places import parse_clients, parse_cloud, parse_edges
 from stagewise.deploy.run_script import run_script
 from stagewise.deploy.site import ClientSite, Cloud, EdgeSite, Site, load_site, to_toml
-from stagewise.deploy.site_scenario import _renamed, site_scenario
+from stagewise.deploy.site_scenario import _renamed, read_cloud_folder, site_scenario
 from stagewise.deploy.task import TaskFile
 from stagewise.world.scenario import Scenario
 
@@ -130,8 +130,6 @@ class TestFolders:
             assert addresses == {path.parent.parent.name, "127.0.0.1"}
 
     def test_the_cloud_can_read_what_it_is_to_train(self, written: Path) -> None:
-        from stagewise.deploy.remote import read_cloud_folder
-
         site, scenario, task = read_cloud_folder(written / "hosts" / "10.0.0.1")
         assert site == load_site(written / "site.toml")
         assert scenario.clients.ids == ("c0", "c1", "c2")

@@ -1,5 +1,6 @@
 """`deploy up` with real processes, of which some are killed in the middle of a round."""
 
+import contextlib
 import os
 import sys
 
@@ -7,6 +8,8 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 pytest.importorskip("torch")
+
+from site_faults import kill
 
 from stagewise.checker import check
 from stagewise.deploy import up as deploy_up
@@ -30,19 +33,21 @@ KILLED_IN = 1
 def kills(monkeypatch):
     """Kills a client and another client's edge as soon as the orders of a round are sent."""
     sites, killed, pids, statuses = [], {}, set(), []
-    start, save_status, send = LocalSite.start, deploy_up.save_status, SuperLink.send
+    running, save_status, send = LocalSite.running, deploy_up.save_status, SuperLink.send
 
-    def started(*arguments, **options):
-        sites.append(start(*arguments, **options))
-        pids.update(sites[-1].processes().values())
-        return sites[-1]
+    @contextlib.contextmanager
+    def started(site, task, start_s):
+        with running(site, task, start_s) as transport:
+            sites.append(site)
+            pids.update(site.children.running().values())
+            yield transport
 
     def kill_both():
         status = statuses[-1]
         edges = sorted(status.groups, key=lambda edge: len(status.groups[edge]))
         killed["edge"], killed["client"] = edges[0], status.groups[edges[-1]][0]
         for name in killed.values():
-            sites[0].kill(name)
+            kill(sites[0], name)
 
     def saved(status, folder):
         save_status(status, folder)
@@ -55,7 +60,7 @@ def kills(monkeypatch):
             kill_both()
         return message_ids
 
-    monkeypatch.setattr(LocalSite, "start", started)
+    monkeypatch.setattr(LocalSite, "running", started)
     monkeypatch.setattr(SuperLink, "send", sent)
     monkeypatch.setattr(deploy_up, "save_status", saved)
     return killed, pids

@@ -13,13 +13,14 @@ pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 pytest.importorskip("torch")
 
 from deploy_cases import TASK, fates, largest_difference, same_figures, small_system, wait_until
+from site_faults import kill, restart_client
 
 from stagewise.deploy.certificates import make_authority, make_node_key
 from stagewise.deploy.children import Children, free_ports
-from stagewise.deploy.commands import ENVIRONMENT, supernode_command
 from stagewise.deploy.exchange import RoundOrder
 from stagewise.deploy.in_process import InProcess
 from stagewise.deploy.processes import LocalSite
+from stagewise.deploy.programs import ENVIRONMENT, supernode_command
 from stagewise.errors import StagewiseError
 from stagewise.training import Trainer
 
@@ -64,21 +65,16 @@ def model_bytes(trainer):
 
 
 def test_flat(tmp_path, trainer):
-    with LocalSite.start(
-        SYSTEM,
-        TASK,
-        "F",
-        tmp_path / "site",
-        programs={CLIENTS[1]: [str(FAULTY)]},
-        start_s=START_S,
-    ) as site:
-        processes = site.processes()
-        trained = train_three_rounds(site.transport, trainer)
+    site = LocalSite(SYSTEM, "F", tmp_path / "site")
+    site.commands[f"client-{CLIENTS[1]}"][1:3] = [str(FAULTY)]
+    with site.running(TASK, START_S) as transport:
+        processes = site.children.running()
+        trained = train_three_rounds(transport, trainer)
         models = len(CLIENTS) * len(STEPS)
         assert trained.cloud_bytes_up == pytest.approx(models * model_bytes(trainer), rel=0.1)
         assert trained.cloud_bytes_down == trained.cloud_bytes_up
 
-        rejected = site.transport.train_round(RoundOrder(3, trained.weights, GROUPS, LONG_S))
+        rejected = transport.train_round(RoundOrder(3, trained.weights, GROUPS, LONG_S))
         wrong = [report for report in rejected.clients if report.client == CLIENTS[1]]
         assert [report.fate for report in wrong] == ["rejected", "rejected"]
         assert "not finite" in wrong[0].reason
@@ -89,30 +85,28 @@ def test_flat(tmp_path, trainer):
         )
         assert largest_difference(rejected.weights, expected.weights) < 1e-6
 
-        kill_once_sent(site, CLIENTS[2])
-        late = site.transport.train_round(RoundOrder(4, rejected.weights, GROUPS, 60.0))
+        kill_once_sent(site, transport, CLIENTS[2])
+        late = transport.train_round(RoundOrder(4, rejected.weights, GROUPS, 60.0))
         assert set(fates(late)) == {(client, step) for client in CLIENTS for step in STEPS}
         assert [fates(late)[CLIENTS[1], step] for step in STEPS] == ["late", "late"]
         assert fates(late)[CLIENTS[2], 1] in ("late", "lost")
         assert fates(late)[CLIENTS[0], 0] == "counted"
 
-        site.restart(CLIENTS[2])
+        restart_client(site, CLIENTS[2])
         refuses_strangers(site, tmp_path)
-        wait_until(
-            lambda: CLIENTS[2] in site.transport.roll_call(20.0).edges_of, deadline_s=2 * LONG_S
-        )
-    assert site.processes() == {}
+        wait_until(lambda: CLIENTS[2] in transport.roll_call(20.0).edges_of, deadline_s=2 * LONG_S)
+    assert site.children.running() == {}
     assert not [pid for pid in processes.values() if alive(pid)]
 
 
-def kill_once_sent(site, name):
+def kill_once_sent(site, transport, name):
     """Kill the processes of `name` right after the cloud has sent its next messages."""
-    link, send = site._link, site._link.send
+    link, send = transport._channel, transport._channel.send
 
     def send_and_kill(messages, expire_s):
         link.send = send
         message_ids = send(messages, expire_s)
-        site.kill(name)
+        kill(site, name)
         return message_ids
 
     link.send = send_and_kill
@@ -120,10 +114,9 @@ def kill_once_sent(site, name):
 
 def refuses_strangers(site, tmp_path):
     """A node with a key that nobody registered, and one that trusts another authority, do not get in."""
-    folder = site.folder / "site" / "hosts" / "127.0.0.1"
-    client = folder / f"client-{CLIENTS[0]}"
+    client = site.host_folder / f"client-{CLIENTS[0]}"
     stranger = make_node_key(tmp_path / "strangers", "stranger").private
-    other = make_authority(tmp_path / "other").certificate
+    other = make_authority(tmp_path / "other").public
     known = client / "cloud.key"
     program = str(Path(sys.executable).with_name("flower-supernode"))
     home = {"FLWR_HOME": str(tmp_path / "flower")}
@@ -142,8 +135,8 @@ def refuses_strangers(site, tmp_path):
                         site.site.cloud.address,
                         authority,
                         key,
-                        port,
                         client / "node.secret",
+                        port,
                         program=program,
                     ),
                     *("--max-retries", "1"),
@@ -160,21 +153,22 @@ def refuses_strangers(site, tmp_path):
 
 
 def test_hierarchical(tmp_path, trainer):
-    with LocalSite.start(SYSTEM, TASK, "H", tmp_path / "site", start_s=START_S) as site:
-        trained = train_three_rounds(site.transport, trainer)
+    site = LocalSite(SYSTEM, "H", tmp_path / "site")
+    with site.running(TASK, START_S) as transport:
+        trained = train_three_rounds(transport, trainer)
         models = len(EDGES)
         assert trained.cloud_bytes_up == pytest.approx(models * model_bytes(trainer), rel=0.1)
         assert trained.cloud_bytes_down == pytest.approx(models * model_bytes(trainer), rel=0.1)
 
-        kill_once_sent(site, EDGES[1])
-        without = site.transport.train_round(RoundOrder(3, trained.weights, GROUPS, 60.0))
+        kill_once_sent(site, transport, EDGES[1])
+        without = transport.train_round(RoundOrder(3, trained.weights, GROUPS, 60.0))
         assert without.edges[0].fate == "counted"
         assert without.edges[1].fate in ("late", "lost")
         assert set(fates(without)) == {(client, step) for client in CLIENTS for step in STEPS}
         assert fates(without)[CLIENTS[2], 0] == "lost"
 
         moved = {EDGES[0]: CLIENTS}
-        after = site.transport.train_round(RoundOrder(4, without.weights, moved, LONG_S))
+        after = transport.train_round(RoundOrder(4, without.weights, moved, LONG_S))
         expected = InProcess(SYSTEM, trainer).train_round(
             RoundOrder(4, without.weights, moved, LONG_S)
         )
@@ -205,17 +199,14 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path):
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path):
-    sites = []
-
-    class Watched(LocalSite):
-        def _make_folders(self, task):
-            sites.append(self)
-            super()._make_folders(task)
-
     task = type(TASK)(dataset="digits", model="no-such-model", learning_rate=0.1)
-    with pytest.raises(StagewiseError, match=r"^client-c\d: ended: .*no-such-model"):
-        Watched.start(small_system(clients=1), task, "F", tmp_path / "site", start_s=START_S)
-    assert sites[0].processes() == {}
+    site = LocalSite(small_system(clients=1), "F", tmp_path / "site")
+    with (
+        pytest.raises(StagewiseError, match=r"^client-c\d: ended: .*no-such-model"),
+        site.running(task, START_S),
+    ):
+        pass
+    assert site.children.running() == {}
 
 
 def alive(pid):

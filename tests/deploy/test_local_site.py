@@ -9,6 +9,7 @@ pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 
 from deploy_cases import TASK, small_system
 
+from stagewise.deploy import processes, remote
 from stagewise.deploy.processes import LocalSite
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs modes of files")
@@ -49,14 +50,23 @@ def test_a_start_that_was_killed_among_its_keys_is_no_hindrance(tmp_path):
 
 
 @pytest.mark.processes
-def test_processes_end_even_if_the_run_cannot(tmp_path):
+def test_processes_end_even_if_the_run_cannot(tmp_path, monkeypatch):
     class Link:
+        def __init__(self, address, authority, secret):
+            assert authority.is_file() and secret.is_file()
+
         def close(self):
             raise OSError("gone")
 
-    site = LocalSite(small_system(), "F", tmp_path)
-    site._link = Link()
-    site._children.start("sleeper", [sys.executable, "-c", "import time; time.sleep(600)"])
-    with pytest.raises(OSError, match="gone"), site:
-        assert set(site.processes()) == {"sleeper"}
-    assert site.processes() == {}
+    class Sleeper(LocalSite):
+        def _start(self, task, deadline):
+            self._make_folders(task)
+            command = [sys.executable, "-c", "import time; time.sleep(600)"]
+            self.children.start("sleeper", command)
+
+    monkeypatch.setattr(remote, "SuperLink", Link)
+    monkeypatch.setattr(processes, "wait_for_clients", lambda *arguments: [])
+    site = Sleeper(small_system(), "F", tmp_path)
+    with pytest.raises(OSError, match="gone"), site.running(TASK, 60.0):
+        assert set(site.children.running()) == {"sleeper"}
+    assert site.children.running() == {}

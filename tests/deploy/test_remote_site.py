@@ -16,7 +16,7 @@ from stagewise.deploy import remote as remote_module
 from stagewise.deploy.apps import register
 from stagewise.deploy.exchange import Presence
 from stagewise.deploy.init import init_site
-from stagewise.deploy.remote import RemoteSite
+from stagewise.deploy.remote import remote_transport
 from stagewise.errors import StagewiseError
 
 ALL = {"c0": ("es0",), "c1": ("es0", "es1"), "c2": ("es1",)}
@@ -64,8 +64,8 @@ class Clock:
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cloud's folder, with Flower out of the way and a clock that pauses move."""
     monkeypatch.setattr(remote_module, "time", Clock())
-    monkeypatch.setattr("stagewise.deploy.superlink.SuperLink", FakeLink)
-    monkeypatch.setattr("stagewise.deploy.hierarchical.Hierarchical", FakeTransport)
+    monkeypatch.setattr(remote_module, "SuperLink", FakeLink)
+    monkeypatch.setattr(remote_module, "Hierarchical", FakeTransport)
     monkeypatch.setattr(FakeLink, "closed", 0)
     site = three_hosts()
     init_site(site, scenario_of(site), TASK, tmp_path / "site")
@@ -76,20 +76,20 @@ class TestWaiting:
     def test_it_begins_when_every_client_answers_through_every_edge(self, cloud: Path) -> None:
         one_link = ALL | {"c1": ("es0",)}
         FakeTransport.polls = [{}, one_link, ALL, ALL]
-        with RemoteSite.connect(cloud) as site:
+        with remote_transport(cloud) as transport:
             assert len(FakeTransport.polls) == 1
-            assert site.task == TASK
+            assert isinstance(transport, FakeTransport)
         assert FakeLink.closed == 1
 
     def test_it_begins_without_some_after_a_while(self, cloud: Path) -> None:
         FakeTransport.polls = [{}] * 10
-        with RemoteSite.connect(cloud, wait_s=5.0):
+        with remote_transport(cloud, wait_s=5.0):
             assert len(FakeTransport.polls) == 5
 
     def test_a_failure_lets_go_of_the_superlink(self, cloud: Path) -> None:
         FakeTransport.polls = [StagewiseError("10.0.0.1:9092: the SuperLink: gone")]
-        with pytest.raises(StagewiseError, match="gone"):
-            RemoteSite.connect(cloud)
+        with pytest.raises(StagewiseError, match="gone"), remote_transport(cloud):
+            pass
         assert FakeLink.closed == 1
 
 

@@ -19,7 +19,7 @@ from deploy_cases import wait_until
 
 from stagewise.cli.main import main
 from stagewise.deploy.certificates import make_authority, make_node_key, make_secret
-from stagewise.deploy.commands import (
+from stagewise.deploy.programs import (
     ENVIRONMENT,
     Command,
     register_command,
@@ -152,14 +152,14 @@ def _strangers(network: Network, folder: Path) -> dict[str, tuple[int, str]]:
     """From the clients' machine: those who must not get in, how they ended and what they printed."""
     own, other = folder / CLIENTS / "client-c0", make_authority(folder / "other")
     stranger = make_node_key(folder / "stranger", "c0")
-    secret = make_secret(folder / "stranger", "node")
+    secret = make_secret(folder / "stranger" / "node.secret")
     link = f"{EDGE}:9093"
     attempts: dict[str, Command] = {
         "unknown key": supernode_command(
-            "c0", link, own / "ca.pem", stranger.private, 9600, secret
+            "c0", link, own / "ca.pem", stranger.private, secret, 9600
         ),
         "other authority": [
-            *supernode_command("c0", link, other.certificate, own / "es0.key", 9601, secret),
+            *supernode_command("c0", link, other.public, own / "es0.key", secret, 9601),
             *("--max-retries", "1"),
         ],
         "registers itself": register_command(link, own / "ca.pem", {"c0": stranger.public}),

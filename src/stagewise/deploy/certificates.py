@@ -6,10 +6,10 @@ Private keys are created readable by their owner alone, and nothing is ever over
 import ipaddress
 import os
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -25,6 +25,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from stagewise.errors import StagewiseError, one_line
 
+AUTHORITY, CERTIFICATE, KEY = "ca.pem", "server.pem", "server.key"
+"""The authority's certificate, which is wherever it is to be trusted; a server's own, and its key."""
+
 OWNER_FILE = 0o600
 OWNER_FOLDER = 0o700
 _PUBLIC_FILE = 0o644
@@ -36,84 +39,43 @@ _CURVE = ec.SECP384R1()  # one of the NIST curves that Flower takes
 _LOOPBACK = ("127.0.0.1", "localhost")
 
 
-@dataclass(frozen=True)
-class Authority:
-    """The files of a certificate authority; its key never leaves the folder it was made in."""
+class KeyPair(NamedTuple):
+    """The files of a key, and of what others know it by: a certificate, or OpenSSH's public key."""
 
-    certificate: Path
-    key: Path
-
-    @classmethod
-    def of(cls, folder: Path) -> "Authority":
-        """The authority that `make_authority` made in `folder`."""
-        return cls(folder / "ca.pem", folder / "ca.key")
-
-
-@dataclass(frozen=True)
-class ServerCertificate:
-    """What a server needs for TLS: the authority's certificate, its own, and its key."""
-
-    authority: Path
-    certificate: Path
-    key: Path
-
-    @classmethod
-    def of(cls, folder: Path) -> "ServerCertificate":
-        """The certificate that `issue_server_certificate` put in `folder`."""
-        return cls(folder / "ca.pem", folder / "server.pem", folder / "server.key")
-
-
-@dataclass(frozen=True)
-class NodeKey:
-    """A SuperNode's key pair in OpenSSH's form, as `flower-supernode` and `flwr supernode` read it."""
-
-    private: Path
     public: Path
-
-    @classmethod
-    def of(cls, folder: Path, name: str) -> "NodeKey":
-        """The key that `make_node_key` made in `folder` under `name`."""
-        return cls(folder / f"{name}.key", folder / f"{name}.pub")
+    private: Path
 
 
-def make_authority(folder: Path) -> Authority:
+def make_authority(folder: Path) -> KeyPair:
     """Make a certificate authority in `folder`: `ca.pem` for everyone, `ca.key` for nobody else."""
-    files, key = Authority.of(folder), ec.generate_private_key(_CURVE)
-    subject = _name("stagewise deployment authority")
-    certificate = _signed(subject, key, _AUTHORITY_DAYS, subject, key, _extensions(ca=True))
-    _create(files.key, _pem(key), OWNER_FILE)
-    _create(files.certificate, certificate, _PUBLIC_FILE)
+    files = KeyPair(folder / AUTHORITY, folder / "ca.key")
+    _certify(files, "stagewise deployment authority", _AUTHORITY_DAYS)
     return files
 
 
-def issue_server_certificate(
-    authority: Authority, folder: Path, hosts: Sequence[str]
-) -> ServerCertificate:
+def issue_server_certificate(authority: KeyPair, folder: Path, hosts: Sequence[str]) -> KeyPair:
     """Put a certificate for `hosts` (names or addresses; loopback is always among them) in `folder`.
 
     The folder receives `server.pem`, `server.key` and a copy of the authority's `ca.pem`.
     """
-    files, key = ServerCertificate.of(folder), ec.generate_private_key(_CURVE)
-    issuer, signer = _load(authority)
-    names = [_alternative(host) for host in dict.fromkeys((*hosts, *_LOOPBACK))]
-    extensions = [
-        *_extensions(ca=False),
-        (x509.SubjectAlternativeName(names), False),
-        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False),
-    ]
-    subject = _name((*hosts, *_LOOPBACK)[0])
-    certificate = _signed(subject, key, _SERVER_DAYS, issuer.subject, signer, extensions)
-    _create(files.key, _pem(key), OWNER_FILE)
-    _create(files.certificate, certificate, _PUBLIC_FILE)
-    if files.authority.resolve() != authority.certificate.resolve():
-        _create(files.authority, authority.certificate.read_bytes(), _PUBLIC_FILE)
+    files, issuer = KeyPair(folder / CERTIFICATE, folder / KEY), _load(authority)
+    names = list(dict.fromkeys((*hosts, *_LOOPBACK)))
+    extensions = (
+        x509.SubjectAlternativeName([_alternative(name) for name in names]),
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer[1].public_key()),
+    )
+    _certify(files, names[0], _SERVER_DAYS, issuer, extensions)
+    trusted = folder / AUTHORITY
+    if trusted.resolve() != authority.public.resolve():
+        _create(trusted, authority.public.read_bytes(), _PUBLIC_FILE)
     return files
 
 
-def make_node_key(folder: Path, name: str) -> NodeKey:
-    """Make the key pair of the node `name` in `folder`: `<name>.key` and `<name>.pub`."""
-    files, key = NodeKey.of(folder, name), ec.generate_private_key(_CURVE)
+def make_node_key(folder: Path, name: str) -> KeyPair:
+    """Make a SuperNode's `<name>.key` and `<name>.pub` in `folder`, as Flower's programs read them."""
+    files = KeyPair(folder / f"{name}.pub", folder / f"{name}.key")
+    key = ec.generate_private_key(_CURVE)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     _create(files.private, private, OWNER_FILE)
@@ -121,56 +83,37 @@ def make_node_key(folder: Path, name: str) -> NodeKey:
     return files
 
 
-def make_secret(folder: Path, name: str) -> Path:
-    """Make `<name>.secret` in `folder`: what two programs of one machine know each other by."""
-    path = folder / f"{name}.secret"
+def make_secret(path: Path) -> Path:
+    """Make the file `path`: what two programs of one machine know each other by."""
     _create(path, secrets.token_bytes(32), OWNER_FILE)
     return path
 
 
-def _load(authority: Authority) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _load(authority: KeyPair) -> tuple[x509.Name, ec.EllipticCurvePrivateKey]:
     try:
-        certificate = x509.load_pem_x509_certificate(authority.certificate.read_bytes())
-        key = load_pem_private_key(authority.key.read_bytes(), password=None)
+        certificate = x509.load_pem_x509_certificate(authority.public.read_bytes())
+        key = load_pem_private_key(authority.private.read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:
         raise StagewiseError(
-            f"{authority.key.parent}: must hold a certificate authority: {one_line(str(error))}"
+            f"{authority.private.parent}: must hold a certificate authority: {one_line(str(error))}"
         ) from None
-    if (
-        not isinstance(key, ec.EllipticCurvePrivateKey)
-        or key.public_key() != certificate.public_key()
-    ):
-        raise StagewiseError(f"{authority.key}: must be the key of {authority.certificate}")
-    return certificate, key
+    known = certificate.public_key()
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != known:
+        raise StagewiseError(f"{authority.private}: must be the key of {authority.public}")
+    return certificate.subject, key
 
 
-def _signed(
-    subject: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
+def _certify(
+    files: KeyPair,
+    subject: str,
     days: int,
-    issuer: x509.Name,
-    signer: ec.EllipticCurvePrivateKey,
-    extensions: Sequence[tuple[x509.ExtensionType, bool]],
-) -> bytes:
-    """A certificate in PEM; each extension with whether it is critical."""
-    now = datetime.now(UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))  # for hosts whose clocks are behind
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-    for extension, critical in extensions:
-        builder = builder.add_extension(extension, critical)
-    return builder.sign(signer, hashes.SHA384()).public_bytes(Encoding.PEM)
-
-
-def _extensions(ca: bool) -> list[tuple[x509.ExtensionType, bool]]:
-    """What a certificate is for: to sign others, or to prove who a server is."""
+    issuer: tuple[x509.Name, ec.EllipticCurvePrivateKey] | None = None,
+    extensions: Iterable[x509.ExtensionType] = (),
+) -> None:
+    """Make a key and its certificate; without an issuer it is an authority's, signed by itself."""
+    key, ca, now = ec.generate_private_key(_CURVE), issuer is None, datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject[:64])])
+    issuer_name, signer = issuer or (name, key)
     usage = x509.KeyUsage(
         digital_signature=not ca,
         key_cert_sign=ca,
@@ -182,11 +125,24 @@ def _extensions(ca: bool) -> list[tuple[x509.ExtensionType, bool]]:
         encipher_only=False,
         decipher_only=False,
     )
-    return [(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), True), (usage, True)]
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer_name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))  # for hosts whose clocks are behind
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.BasicConstraints(ca, path_length=0 if ca else None), critical=True)
+        .add_extension(usage, critical=True)
+    )
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    certificate = builder.sign(signer, hashes.SHA384()).public_bytes(Encoding.PEM)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    _create(files.private, private, OWNER_FILE)
+    _create(files.public, certificate, _PUBLIC_FILE)
 
 
 def _alternative(host: str) -> x509.GeneralName:
@@ -198,10 +154,6 @@ def _alternative(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
     except ValueError:
         raise StagewiseError(f"host = {host!r}: must be an address or a name in ASCII") from None
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _create(path: Path, content: bytes, mode: int) -> None:

@@ -30,7 +30,6 @@ class Children:
 
     def start(self, name: str, command: Sequence[str | Path]) -> None:
         """Start a process; what it prints is added to its log."""
-        self.kill(name)
         with self.log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [str(word) for word in command],
@@ -42,13 +41,6 @@ class Children:
                 start_new_session=True,
                 preexec_fn=partial(die_with_parent, os.getpid()),
             )
-
-    def kill(self, name: str) -> None:
-        """End a process at once, with whatever it started; none of the name is no error."""
-        process = self._running.pop(name, None)
-        if process is not None:
-            _signal(process, signal.SIGKILL)
-            process.wait()
 
     def ended(self) -> list[str]:
         """The names of processes that ended by themselves."""

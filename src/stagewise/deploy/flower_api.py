@@ -22,13 +22,12 @@ from typing import Protocol, cast
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from flwr.app import Context, Error, Message, Metadata, RecordDict
 from flwr.app.message import make_message
 from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode, SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
-from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest, StartRunRequest
-from flwr.proto.fleet_pb2 import DeactivateNodeRequest
+from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
 from flwr.proto.message_pb2 import (
     ConfirmMessageReceivedRequest,
     ConfirmMessageReceivedResponse,
@@ -59,8 +58,6 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supercore.retry import RetryInvoker, exponential
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.superlink.grid import HttpGrid
-from flwr.supernode.fleet_http_client import FleetHttpClient
-from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from stagewise.errors import StagewiseError, one_line
@@ -290,27 +287,6 @@ def register_node(address: str, authority: Path, public_key: Path, name: str) ->
         except httpx.HTTPStatusError as error:
             if error.response.status_code != httpx.codes.PRECONDITION_FAILED:  # known already
                 raise
-
-
-def deactivate_node(address: str, authority: Path, private_key: Path) -> None:
-    """Say in the name of a node that was killed that it is gone.
-
-    Otherwise the SuperLink would refuse it, for up to a minute, as one that is connected already.
-    """
-    key, certificate = load_ssh_private_key(read_bytes(private_key), None), read_bytes(authority)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise StagewiseError(f"{private_key}: must be a key on an elliptic curve")
-    public = public_key_to_bytes(key.public_key())
-    auth = NodeAuthHttpInterceptor(key, key.public_key())
-    version = RuntimeVersionHttpInterceptor(component_name="SuperNode")
-    with explained(address):
-        with _control(address, certificate) as control:
-            nodes = control.ListNodes(ListNodesRequest()).nodes_info
-        online = [n.node_id for n in nodes if n.public_key == public and n.status == "online"]
-        connect = FleetHttpClient.from_server_address
-        with connect(address, False, certificate, [version, auth]) as fleet:
-            for node_id in online:
-                fleet.DeactivateNode(DeactivateNodeRequest(node_id=node_id))
 
 
 @contextlib.contextmanager

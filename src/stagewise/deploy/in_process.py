@@ -92,13 +92,3 @@ def covering_edges(scenario: Scenario) -> dict[str, tuple[str, ...]]:
         client: tuple(edges[j] for j in links.edge[links.start[i] : links.start[i + 1]])
         for i, client in enumerate(scenario.clients.ids)
     }
-
-
-def missing_links(scenario: Scenario, presence: Presence) -> list[tuple[str, str]]:
-    """The links, by client and edge, through which a client did not answer."""
-    return [
-        (client, edge)
-        for client, edges in covering_edges(scenario).items()
-        for edge in edges
-        if edge not in presence.edges_of.get(client, ())
-    ]

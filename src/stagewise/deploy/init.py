@@ -5,15 +5,25 @@ import tempfile
 from pathlib import Path
 
 from stagewise.deploy.certificates import (
+    AUTHORITY,
     OWNER_FOLDER,
     issue_server_certificate,
     make_authority,
     make_node_key,
     make_secret,
 )
-from stagewise.deploy.layout import RUN, SCENARIO, SITE, TASK, Role, host_folder
+from stagewise.deploy.layout import (
+    NODE_SECRET,
+    RUN,
+    SCENARIO,
+    SITE,
+    SUPERLINK_SECRET,
+    TASK,
+    host_folder,
+    member_key,
+)
 from stagewise.deploy.run_script import run_script
-from stagewise.deploy.site import CLOUD, ClientSite, EdgeSite, Site, to_toml
+from stagewise.deploy.site import CLOUD, ClientSite, Cloud, EdgeSite, Site, to_toml
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError
 from stagewise.files import write_bytes
@@ -34,7 +44,7 @@ def init_site(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None
         # Nobody else can look into a temporary folder, nor into what becomes of it.
         draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent))
         try:
-            _Draft(site, draft).write(scenario, task)
+            _write(site, scenario, task, draft)
             draft.rename(out)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
@@ -49,63 +59,41 @@ def check_new(out: Path) -> None:
         raise StagewiseError(f"out = {out}: must not exist yet")
 
 
-class _Draft:
-    """The folder of a site while it is written."""
+def _write(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None:
+    description = to_toml(site).encode()
+    write_bytes(out / SITE, description)
+    (out / "hosts").mkdir(OWNER_FOLDER)
+    for host in site.hosts:
+        folder = host_folder(out, host)
+        folder.mkdir(OWNER_FOLDER)
+        write_bytes(folder / RUN, run_script(site, host).encode())
+        (folder / RUN).chmod(OWNER_FOLDER)
+        if host == site.cloud.host:
+            write_bytes(folder / SITE, description)
+        if host == site.cloud.host or site.clients_on(host):
+            save_scenario(scenario, folder / SCENARIO)
+            task.save(folder / TASK)
+    _make_keys(site, out)
 
-    def __init__(self, site: Site, folder: Path) -> None:
-        self.site, self.folder = site, folder
-        self.authority = make_authority(folder / "authority")
 
-    def write(self, scenario: Scenario, task: TaskFile) -> None:
-        site, cloud = self.site, self.site.cloud
-        description = to_toml(site).encode()
-        write_bytes(self.folder / SITE, description)
-        (self.folder / "hosts").mkdir(OWNER_FOLDER)
-        for host in site.hosts:
-            folder = host_folder(self.folder, host)
-            folder.mkdir(OWNER_FOLDER)
-            write_bytes(folder / RUN, run_script(site, host).encode())
-            (folder / RUN).chmod(OWNER_FOLDER)
-            if host == cloud.host:
-                write_bytes(folder / SITE, description)
-            if host == cloud.host or site.clients_on(host):
-                save_scenario(scenario, folder / SCENARIO)
-                task.save(folder / TASK)
-        self._serve(self._cloud, cloud.host)
-        for edge in site.edges if site.design == "H" else ():
-            self._serve(self._edge(edge), edge.place[0])
-            self._join(self._edge(edge), edge.id, CLOUD, self._cloud)
-        for client in site.clients:
-            for server in site.servers_of(client):
-                self._join(self._client(client), client.id, server, self._server(server))
+def _make_keys(site: Site, out: Path) -> None:
+    """What SuperLinks need, what nodes need, and the nodes' public keys where they are nodes."""
+    authority = make_authority(out / "authority")
 
-    def _serve(self, role: Role, host: str) -> None:
-        """What a SuperLink needs."""
-        issue_server_certificate(self.authority, role.folder, [host])
-        make_secret(role.folder, role.superlink_secret.stem)
+    def role(of: Cloud | EdgeSite | ClientSite) -> Path:
+        assert of.host is not None
+        return host_folder(out, of.host) / of.role
 
-    def _join(self, role: Role, name: str, server: str, at: Role) -> None:
-        """What a node needs, and its public key where it is a node."""
-        if not role.node_secret.exists():
-            make_secret(role.folder, role.node_secret.stem)
-        if not role.authority.exists():
-            write_bytes(role.authority, self.authority.certificate.read_bytes())
-        pair = make_node_key(role.folder, role.key(server).stem)
-        at.member(name).parent.mkdir(OWNER_FOLDER, exist_ok=True)
-        pair.public.rename(at.member(name))
-
-    @property
-    def _cloud(self) -> Role:
-        return Role.cloud(host_folder(self.folder, self.site.cloud.host))
-
-    def _edge(self, edge: EdgeSite) -> Role:
-        return Role.edge(host_folder(self.folder, edge.place[0]), edge.id)
-
-    def _client(self, client: ClientSite) -> Role:
-        return Role.client(host_folder(self.folder, client.host), client.id)
-
-    def _server(self, name: str) -> Role:
-        """The role that a client's server has: an edge, or the cloud in design F."""
-        if self.site.design == "F":
-            return self._cloud
-        return next(self._edge(edge) for edge in self.site.edges if edge.id == name)
+    edges = site.edges if site.design == "H" else ()
+    for server in (site.cloud, *edges):
+        issue_server_certificate(authority, role(server), [server.place[0]])
+        make_secret(role(server) / SUPERLINK_SECRET)
+    for node in (*edges, *site.clients):
+        servers = site.servers_of(node) if isinstance(node, ClientSite) else {CLOUD: site.cloud}
+        own = role(node)
+        make_secret(own / NODE_SECRET)
+        write_bytes(own / AUTHORITY, authority.public.read_bytes())
+        for name, server in servers.items():
+            public = member_key(role(server), node.id)
+            public.parent.mkdir(OWNER_FOLDER, exist_ok=True)
+            make_node_key(own, name).public.rename(public)

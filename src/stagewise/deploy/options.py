@@ -8,6 +8,7 @@ import msgspec
 from stagewise.datasets import load_dataset
 from stagewise.deploy.local_scenario import local_scenario, task_on
 from stagewise.deploy.records import Deployment, DesignName
+from stagewise.deploy.site_scenario import read_cloud_folder
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.policies.registry import policy_factory, policy_name
@@ -128,8 +129,6 @@ def _of_options(options: DeployOptions) -> Resolved:
 
 def _of_site(options: DeployOptions, folder: str) -> Resolved:
     """A run on the machines of a site, whose folder says what is trained and how."""
-    from stagewise.deploy.remote import read_cloud_folder
-
     site, world, task = read_cloud_folder(Path(folder))
     fixed = {
         "design": site.design,

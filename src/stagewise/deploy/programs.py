@@ -1,12 +1,24 @@
-"""The programs that one machine of a site runs: SuperLinks first, then edges and clients as nodes."""
+"""The programs that one machine of a site runs, and their command lines.
 
-from collections.abc import Iterator
+An address is `host:port`. Flower's Runtime API of a SuperNode is for its executor on the same machine;
+who takes tasks there, or from a SuperLink, shows that it knows a secret.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stagewise.deploy.commands import Command, options, supernode_command
-from stagewise.deploy.layout import SCENARIO, TASK, Role
+from stagewise.deploy.certificates import AUTHORITY, CERTIFICATE, KEY
+from stagewise.deploy.layout import NODE_SECRET, SCENARIO, SUPERLINK_SECRET, TASK, member_key
 from stagewise.deploy.site import CLOUD, ClientSite, Cloud, EdgeSite, Site
+
+Command = list[str]
+
+ENVIRONMENT: Mapping[str, str] = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+}
+"""What every program runs with: nothing is sent to, or asked of, anybody outside the deployment."""
 
 
 @dataclass(frozen=True)
@@ -14,36 +26,19 @@ class Server:
     """A SuperLink, of the cloud or of an edge."""
 
     name: str
-    owner: str
-    role: Role
-    address: str
-    port: int
+    at: Cloud | EdgeSite
+    authority: Path
     members: dict[str, Path]
     """The public keys of the nodes that may connect, by name."""
     command: Command
 
 
 @dataclass(frozen=True)
-class Node:
-    """A SuperNode of an edge or a client at one SuperLink."""
-
-    name: str
-    address: str
-    """Of the SuperLink."""
-    key: Path
-    command: Command
-
-
-@dataclass(frozen=True)
 class Worker:
-    """An edge or a client: its SuperNodes, and the program that executes their tasks."""
+    """An edge or a client: its SuperNodes, then the program that executes their tasks, by name."""
 
-    name: str
-    owner: str
     about: str
-    role: Role
-    nodes: tuple[Node, ...]
-    command: Command
+    commands: dict[str, Command]
 
 
 @dataclass(frozen=True)
@@ -58,20 +53,14 @@ class Programs:
     folder: Path
     ports: Iterator[int]
     python: str = "python"
-    supernode: str = "flower-supernode"
 
     def servers(self) -> list[Server]:
         """The SuperLinks."""
-        site, servers = self.site, []
-        if self.host == site.cloud.host:
-            members = site.edges if site.design == "H" else site.clients
-            names = [member.id for member in members]
-            servers.append(self._server(CLOUD, CLOUD, Role.cloud(self.folder), site.cloud, names))
-        for edge in site.edges_on(self.host):
-            names = [client.id for client in site.clients_of(edge.id)]
-            role = Role.edge(self.folder, edge.id)
-            servers.append(self._server(f"edge-{edge.id}", edge.id, role, edge, names))
-        return servers
+        site = self.site
+        members = site.edges if site.design == "H" else site.clients
+        cloud = [(site.cloud, members)] if self.host == site.cloud.host else []
+        edges = [(edge, site.clients_of(edge.id)) for edge in site.edges_on(self.host)]
+        return [self._server(at, [each.id for each in nodes]) for at, nodes in [*cloud, *edges]]
 
     def workers(self) -> list[Worker]:
         """The edges, then the clients; takes a port for each of their SuperNodes."""
@@ -80,71 +69,105 @@ class Programs:
             *(self._client(client) for client in self.site.clients_on(self.host)),
         ]
 
-    def _server(
-        self, name: str, owner: str, role: Role, at: Cloud | EdgeSite, members: list[str]
-    ) -> Server:
-        host, port = at.place
+    def _server(self, at: Cloud | EdgeSite, members: list[str]) -> Server:
+        (host, port), role = at.place, self.folder / at.role
         # What it knows of nodes is in the database, and outlasts it.
         command = self._module(
             "guard",
             host=host,
             port=port,
-            ssl_ca_certfile=role.tls.authority,
-            ssl_certfile=role.tls.certificate,
-            ssl_keyfile=role.tls.key,
+            ssl_ca_certfile=role / AUTHORITY,
+            ssl_certfile=role / CERTIFICATE,
+            ssl_keyfile=role / KEY,
             enable_supernode_auth=True,
             isolation="process",
-            superexec_auth_secret_file=role.superlink_secret,
-            database=role.database,
+            superexec_auth_secret_file=role / SUPERLINK_SECRET,
+            database=role / "superlink.db",
             disable_runtime_dependency_installation=True,
         )
-        keys = {member: role.member(member) for member in members}
-        return Server(f"{name}-superlink", owner, role, at.address, port, keys, command)
+        keys = {member: member_key(role, member) for member in members}
+        return Server(f"{at.role}-superlink", at, role / AUTHORITY, keys, command)
 
     def _edge(self, edge: EdgeSite) -> Worker:
-        role, name, port = Role.edge(self.folder, edge.id), f"edge-{edge.id}", next(self.ports)
-        about = (
-            f"Edge {edge.id} as a node of the cloud, and the program that trains with its clients."
-        )
-        node = self._node(f"{name}-node", edge.id, role, CLOUD, self.site.cloud.address, port)
+        role = self.folder / edge.role
+        executor, node = self._node(edge, CLOUD, self.site.cloud.address)
         command = self._module(
             "apps.edge_app",
             edge=edge.id,
-            node=f"127.0.0.1:{port}",
-            node_secret=role.node_secret,
+            node=executor,
+            node_secret=role / NODE_SECRET,
             superlink=edge.address,
-            root_certificates=role.authority,
-            superlink_secret=role.superlink_secret,
+            root_certificates=role / AUTHORITY,
+            superlink_secret=role / SUPERLINK_SECRET,
         )
-        return Worker(name, edge.id, about, role, (node,), command)
+        about = (
+            f"Edge {edge.id} as a node of the cloud, and the program that trains with its clients."
+        )
+        return Worker(about, {f"{edge.role}-node": node, edge.role: command})
 
     def _client(self, client: ClientSite) -> Worker:
-        role, name = Role.client(self.folder, client.id), f"client-{client.id}"
-        about = f"Client {client.id} as a node of each server it may serve, and the program that trains."
         servers = self.site.servers_of(client)
-        ports = [next(self.ports) for _ in servers]
-        nodes = tuple(
-            self._node(f"{name}-node-{server}", client.id, role, server, address, port)
-            for (server, address), port in zip(servers.items(), ports, strict=True)
-        )
+        nodes = {name: self._node(client, name, at.address) for name, at in servers.items()}
         command = self._module(
             "apps.client_app",
             client=client.id,
-            node=[f"127.0.0.1:{port}" for port in ports],
-            secret=role.node_secret,
+            node=[executor for executor, _ in nodes.values()],
+            secret=self.folder / client.role / NODE_SECRET,
             task=self.folder / TASK,
             scenario=self.folder / SCENARIO,
         )
-        return Worker(name, client.id, about, role, nodes, command)
+        about = f"Client {client.id} as a node of each server it may serve, and the program that trains."
+        commands = {f"{client.role}-node-{server}": node for server, (_, node) in nodes.items()}
+        return Worker(about, commands | {client.role: command})
 
-    def _node(
-        self, name: str, owner: str, role: Role, server: str, address: str, port: int
-    ) -> Node:
-        key = role.key(server)
-        command = supernode_command(
-            owner, address, role.authority, key, port, role.node_secret, self.supernode
-        )
-        return Node(name, address, key, command)
+    def _node(self, of: EdgeSite | ClientSite, server: str, address: str) -> tuple[str, Command]:
+        """A SuperNode: where it talks to its executor, and its command."""
+        role, port = self.folder / of.role, next(self.ports)
+        files = role / AUTHORITY, role / f"{server}.key", role / NODE_SECRET
+        program = str(Path(self.python).with_name("flower-supernode"))
+        return f"127.0.0.1:{port}", supernode_command(of.id, address, *files, port, program)
 
     def _module(self, name: str, **values: object) -> Command:
-        return [self.python, "-m", f"stagewise.deploy.{name}", *options(**values)]
+        return [self.python, "-m", f"stagewise.deploy.{name}", *_options(**values)]
+
+
+def supernode_command(
+    owner: str,
+    superlink: str,
+    authority: Path,
+    key: Path,
+    secret: Path,
+    port: int,
+    program: str = "flower-supernode",
+) -> Command:
+    """A SuperNode of the client or edge `owner`, its executor's API at `port` on loopback."""
+    options = _options(
+        superlink=superlink,
+        root_certificates=authority,
+        auth_supernode_private_key=key,
+        host="127.0.0.1",
+        port=port,
+        isolation="process",
+        superexec_auth_secret_file=secret,
+        node_config=f'id="{owner}"',
+    )
+    return [program, *options]
+
+
+def register_command(superlink: str, authority: Path, nodes: Mapping[str, Path]) -> Command:
+    """Wait for the SuperLink on this machine and let nodes connect: name -> public key."""
+    return [
+        *("python", "-m", "stagewise.deploy.apps.register"),
+        *_options(superlink=superlink, root_certificates=authority),
+        *(f"{name}={key}" for name, key in nodes.items()),
+    ]
+
+
+def _options(**values: object) -> Command:
+    """`--name value` for each; a list repeats its option, True is an option without a value."""
+    words: Command = []
+    for name, value in values.items():
+        option = "--" + name.replace("_", "-")
+        for each in value if isinstance(value, list) else [value]:
+            words += [option] if each is True else [option, str(each)]
+    return words

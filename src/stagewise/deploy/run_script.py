@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from stagewise.deploy.commands import ENVIRONMENT, Command, register_command
-from stagewise.deploy.programs import Programs, Server, Worker
+from stagewise.deploy.programs import ENVIRONMENT, Command, Programs, Server, register_command
 from stagewise.deploy.site import CLOUD, Site
 
 NODE_PORT = 9400
@@ -72,7 +71,8 @@ def run_script(site: Site, host: str) -> str:
     for server in programs.servers():
         lines += _server(server)
     for worker in programs.workers():
-        lines += _worker(worker)
+        commands = [_shell(f"keep {name}", each) for name, each in worker.commands.items()]
+        lines += [f"# {worker.about}", *commands[:-1], commands[-1] + "\n"]
     return "\n".join([*lines, *_end(site, host)]) + "\n"
 
 
@@ -81,15 +81,8 @@ def _server(server: Server) -> Iterator[str]:
     yield f"# The SuperLink of {name}: flower-superlink, which other machines can use as nodes only."
     yield _shell(f"keep {server.name}", server.command) + "\n"
     yield "# Its nodes must be registered before they start; this waits until it is up."
-    register = register_command(server.address, server.role.authority, server.members)
+    register = register_command(server.at.address, server.authority, server.members)
     yield _shell("", register) + "\n"
-
-
-def _worker(worker: Worker) -> Iterator[str]:
-    yield f"# {worker.about}"
-    for node in worker.nodes:
-        yield _shell(f"keep {node.name}", node.command)
-    yield _shell(f"keep {worker.name}", worker.command) + "\n"
 
 
 def _end(site: Site, host: str) -> Iterator[str]:

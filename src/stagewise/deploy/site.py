@@ -3,12 +3,13 @@
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from stagewise.deploy.in_process import covering_edges
 from stagewise.errors import StagewiseError, one_line, shown
 from stagewise.toml import read_toml, toml_lines
 from stagewise.world.checks import finite, seed_number, whole
@@ -45,6 +46,10 @@ class Cloud(_Table, frozen=True, kw_only=True):
         whole("cloud.port", self.port, 1, 65535)
 
     @property
+    def role(self) -> str:
+        return CLOUD
+
+    @property
     def place(self) -> tuple[str, int]:
         """Host and port of its SuperLink."""
         return self.host, self.port
@@ -67,6 +72,11 @@ class EdgeSite(_Table, frozen=True, kw_only=True):
             _check_host(f"edges ({shown(self.id)}).host", self.host)
         if self.port is not None:
             whole(f"edges ({shown(self.id)}).port", self.port, 1, 65535)
+
+    @property
+    def role(self) -> str:
+        """What its processes are called, and the folder of its files."""
+        return f"edge-{self.id}"
 
     @property
     def place(self) -> tuple[str, int]:
@@ -95,6 +105,10 @@ class ClientSite(_Table, frozen=True, kw_only=True):
         if not self.edges:
             raise StagewiseError(f"clients ({shown(self.id)}).edges = []: must name an edge")
         _check_distinct(f"clients ({shown(self.id)}).edges", self.edges)
+
+    @property
+    def role(self) -> str:
+        return f"client-{self.id}"
 
 
 class Site(_Table, frozen=True, kw_only=True):
@@ -165,11 +179,11 @@ class Site(_Table, frozen=True, kw_only=True):
     def clients_of(self, edge: str) -> tuple[ClientSite, ...]:
         return tuple(client for client in self.clients if edge in client.edges)
 
-    def servers_of(self, client: ClientSite) -> dict[str, str]:
-        """The addresses of the SuperLinks that a client is a node of, by the edge, or `cloud` in F."""
+    def servers_of(self, client: ClientSite) -> Mapping[str, Cloud | EdgeSite]:
+        """Whose SuperLinks a client is a node of, by the edge's id, or `cloud` in design F."""
         if self.design == "F":
-            return {CLOUD: self.cloud.address}
-        return {edge.id: edge.address for edge in self.edges if edge.id in client.edges}
+            return {CLOUD: self.cloud}
+        return {edge.id: edge for edge in self.edges if edge.id in client.edges}
 
     def check_scenario(self, scenario: Scenario) -> None:
         """Refuse a scenario of other clients, edges or links than this site has."""
@@ -180,12 +194,10 @@ class Site(_Table, frozen=True, kw_only=True):
             for name in sorted(set(own) ^ set(others)):
                 where = "site" if name in others else "scenario"
                 raise StagewiseError(f"{group} ({shown(name)}): must also be in the {where}")
-        links = scenario.links
+        covering_of = covering_edges(scenario)
         for client in self.clients:
-            index = scenario.clients.index[client.id]
-            row = links.edge[links.start[index] : links.start[index + 1]].tolist()
-            covering = {scenario.edges.ids[edge] for edge in row}
-            if covering != set(client.edges):
+            covering = covering_of[client.id]
+            if set(covering) != set(client.edges):
                 raise StagewiseError(
                     f"clients ({shown(client.id)}).edges = {shown(sorted(client.edges))}: must be "
                     f"those of its links in the scenario, {shown(sorted(covering))}"

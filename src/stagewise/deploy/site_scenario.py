@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from stagewise.datasets import load_dataset
+from stagewise.deploy.layout import SCENARIO, SITE, TASK
 from stagewise.deploy.local_scenario import local_scenario, task_on
-from stagewise.deploy.site import Site
+from stagewise.deploy.site import Site, load_site
 from stagewise.deploy.task import TaskFile
 from stagewise.randomness import generator
 from stagewise.simulator.start import need_torch
@@ -30,6 +31,13 @@ def site_scenario(site: Site, data_dir: str | Path | None = None) -> tuple[Scena
     if site.scenario is not None:
         return load_scenario(site.scenario), task
     return _renamed(drawn, site), task
+
+
+def read_cloud_folder(folder: Path) -> tuple[Site, Scenario, TaskFile]:
+    """What the cloud is to train, and with whom."""
+    site, scenario = load_site(folder / SITE), load_scenario(folder / SCENARIO)
+    site.check_scenario(scenario)
+    return site, scenario, TaskFile.load(folder / TASK)
 
 
 def _renamed(drawn: Scenario, site: Site) -> Scenario:

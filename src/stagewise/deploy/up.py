@@ -207,20 +207,18 @@ def _transport(
     if find_spec("flwr") is None:
         raise StagewiseError("deploy needs Flower: pip install 'stagewise-hfl[deploy]'")
     if deployment.site is not None:
-        from stagewise.deploy.remote import RemoteSite
+        from stagewise.deploy.remote import remote_transport
 
-        with RemoteSite.connect(Path(deployment.site)) as remote:
-            yield remote.transport
+        with remote_transport(Path(deployment.site)) as transport:
+            yield transport
         return
     from stagewise.deploy.processes import LocalSite
 
-    task = TaskFile.of(config)
     folder = local_folder(path)
-    with (
-        _exclusive(folder),
-        LocalSite.start(world, task, deployment.design, folder, start_s=START_S) as site,
-    ):
-        yield site.transport
+    with _exclusive(folder):
+        site = LocalSite(world, deployment.design, folder)
+        with site.running(TaskFile.of(config), START_S) as transport:
+            yield transport
 
 
 @contextlib.contextmanager
