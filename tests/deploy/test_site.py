@@ -151,12 +151,20 @@ class TestHosts:
 
     @given(sites())
     def test_every_edge_and_client_is_on_exactly_one_machine(self, site: Site) -> None:
-        clients = [client for host in site.hosts for client in site.clients_on(host)]
-        edges = [edge for host in site.hosts for edge in site.edges_on(host)]
-        assert sorted(client.id for client in clients) == sorted(c.id for c in site.clients)
-        assert len(edges) == (len(site.edges) if site.design == "H" else 0)
-        links = {(c.id, edge.id) for edge in site.edges for c in site.clients_of(edge.id)}
-        assert links == {(client.id, edge) for client in site.clients for edge in client.edges}
+        on = [node.id for host in site.hosts for node in site.nodes if node.host == host]
+        edges = [edge.id for edge in site.edges] if site.design == "H" else []
+        assert sorted(on) == sorted([*edges, *(client.id for client in site.clients)])
+
+    @given(sites())
+    def test_every_node_is_at_the_superlinks_it_may_serve(self, site: Site) -> None:
+        found = {at.role: {node.id for node in site.nodes_of(at)} for at in site.servers}
+        expected = {f"edge-{edge.id}": set() for edge in site.edges}
+        for client in site.clients:
+            for edge in client.edges:
+                expected[f"edge-{edge}"].add(client.id)
+        below = site.edges if site.design == "H" else site.clients
+        cloud = {"cloud": {member.id for member in below}}
+        assert found == (expected | cloud if site.design == "H" else cloud)
 
     def test_an_address_of_six_words_has_brackets(self) -> None:
         assert Cloud(host="fd00::3").address == "[fd00::3]:9092"

@@ -23,7 +23,7 @@ from stagewise.deploy.layout import (
     member_key,
 )
 from stagewise.deploy.run_script import run_script
-from stagewise.deploy.site import CLOUD, ClientSite, Cloud, EdgeSite, Site, to_toml
+from stagewise.deploy.site import ClientSite, Cloud, EdgeSite, Site, to_toml
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError
 from stagewise.files import write_bytes
@@ -70,7 +70,7 @@ def _write(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None:
         (folder / RUN).chmod(OWNER_FOLDER)
         if host == site.cloud.host:
             write_bytes(folder / SITE, description)
-        if host == site.cloud.host or site.clients_on(host):
+        if host == site.cloud.host or any(client.host == host for client in site.clients):
             save_scenario(scenario, folder / SCENARIO)
             task.save(folder / TASK)
     _make_keys(site, out)
@@ -84,16 +84,14 @@ def _make_keys(site: Site, out: Path) -> None:
         assert of.host is not None
         return host_folder(out, of.host) / of.role
 
-    edges = site.edges if site.design == "H" else ()
-    for server in (site.cloud, *edges):
+    for server in site.servers:
         issue_server_certificate(authority, role(server), [server.place[0]])
         make_secret(role(server) / SUPERLINK_SECRET)
-    for node in (*edges, *site.clients):
-        servers = site.servers_of(node) if isinstance(node, ClientSite) else {CLOUD: site.cloud}
+    for node in site.nodes:
         own = role(node)
         make_secret(own / NODE_SECRET)
         write_bytes(own / AUTHORITY, authority.public.read_bytes())
-        for name, server in servers.items():
+        for name, server in site.servers_of(node).items():
             public = member_key(role(server), node.id)
             public.parent.mkdir(OWNER_FOLDER, exist_ok=True)
             make_node_key(own, name).public.rename(public)

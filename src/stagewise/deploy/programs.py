@@ -56,20 +56,17 @@ class Programs:
 
     def servers(self) -> list[Server]:
         """The SuperLinks."""
-        site = self.site
-        members = site.edges if site.design == "H" else site.clients
-        cloud = [(site.cloud, members)] if self.host == site.cloud.host else []
-        edges = [(edge, site.clients_of(edge.id)) for edge in site.edges_on(self.host)]
-        return [self._server(at, [each.id for each in nodes]) for at, nodes in [*cloud, *edges]]
+        return [self._server(at) for at in self.site.servers if at.host == self.host]
 
     def workers(self) -> list[Worker]:
         """The edges, then the clients; takes a port for each of their SuperNodes."""
         return [
-            *(self._edge(edge) for edge in self.site.edges_on(self.host)),
-            *(self._client(client) for client in self.site.clients_on(self.host)),
+            self._edge(node) if isinstance(node, EdgeSite) else self._client(node)
+            for node in self.site.nodes
+            if node.host == self.host
         ]
 
-    def _server(self, at: Cloud | EdgeSite, members: list[str]) -> Server:
+    def _server(self, at: Cloud | EdgeSite) -> Server:
         (host, port), role = at.place, self.folder / at.role
         # What it knows of nodes is in the database, and outlasts it.
         command = self._module(
@@ -85,7 +82,7 @@ class Programs:
             database=role / "superlink.db",
             disable_runtime_dependency_installation=True,
         )
-        keys = {member: member_key(role, member) for member in members}
+        keys = {node.id: member_key(role, node.id) for node in self.site.nodes_of(at)}
         return Server(f"{at.role}-superlink", at, role / AUTHORITY, keys, command)
 
     def _edge(self, edge: EdgeSite) -> Worker:

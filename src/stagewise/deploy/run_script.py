@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 
 from stagewise.deploy.programs import ENVIRONMENT, Command, Programs, Server, register_command
-from stagewise.deploy.site import CLOUD, Site
+from stagewise.deploy.site import Site
 
 NODE_PORT = 9400
 """SuperNodes talk to their executors on loopback, each on a port of its own from here on."""
@@ -63,9 +63,8 @@ keep() {{
 def run_script(site: Site, host: str) -> str:
     """The script of `host`, for the folder that its files are in."""
     programs = Programs(site, host, Path(), count(NODE_PORT))
-    roles = [CLOUD] if host == site.cloud.host else []
-    roles += [f"edge {edge.id}" for edge in site.edges_on(host)]
-    roles += [f"client {client.id}" for client in site.clients_on(host)]
+    members = [each for each in (site.cloud, *site.nodes) if each.host == host]
+    roles = [member.role.replace("-", " ", 1) for member in members]
     environment = "\n".join(f"export {name}={value}" for name, value in ENVIRONMENT.items())
     lines = [_HEAD.format(host=host, roles=", ".join(roles), environment=environment)]
     for server in programs.servers():

@@ -3,7 +3,7 @@
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -149,41 +149,41 @@ class Site(_Table, frozen=True, kw_only=True):
         self._check_servers()
 
     def _check_servers(self) -> None:
-        servers = [self.cloud.place]
-        for edge in self.edges:
-            if self.design == "H":
-                servers.append(edge.place)
-            elif edge.host is not None or edge.port is not None:
+        for edge in self.edges if self.design == "F" else ():
+            if edge.host is not None or edge.port is not None:
                 raise StagewiseError(
                     f"edges ({shown(edge.id)}).host: must not be given in design F, where an edge "
                     f"runs nowhere"
                 )
-        for (host, port), times in Counter(servers).items():
+        for (host, port), times in Counter(server.place for server in self.servers).items():
             if times > 1:
                 raise StagewiseError(f"port = {port}: must not be used twice on {host}")
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Every machine, once: the cloud's first, then those of edges and clients."""
-        edges = (edge.host for edge in self.edges if edge.host is not None)
-        return tuple(
-            dict.fromkeys([self.cloud.host, *edges, *(client.host for client in self.clients)])
-        )
+        members: tuple[Cloud | EdgeSite | ClientSite, ...] = (self.cloud, *self.nodes)
+        return tuple(dict.fromkeys(member.host for member in members if member.host is not None))
 
-    def edges_on(self, host: str) -> tuple[EdgeSite, ...]:
-        return tuple(edge for edge in self.edges if edge.host == host)
+    @property
+    def servers(self) -> tuple[Cloud | EdgeSite, ...]:
+        """Who has a SuperLink: the cloud and, in design H, the edges."""
+        return (self.cloud, *(self.edges if self.design == "H" else ()))
 
-    def clients_on(self, host: str) -> tuple[ClientSite, ...]:
-        return tuple(client for client in self.clients if client.host == host)
+    @property
+    def nodes(self) -> tuple[EdgeSite | ClientSite, ...]:
+        """Who connects to a SuperLink: in design H the edges, and the clients."""
+        return (*(self.edges if self.design == "H" else ()), *self.clients)
 
-    def clients_of(self, edge: str) -> tuple[ClientSite, ...]:
-        return tuple(client for client in self.clients if edge in client.edges)
-
-    def servers_of(self, client: ClientSite) -> Mapping[str, Cloud | EdgeSite]:
-        """Whose SuperLinks a client is a node of, by the edge's id, or `cloud` in design F."""
-        if self.design == "F":
+    def servers_of(self, node: EdgeSite | ClientSite) -> dict[str, Cloud | EdgeSite]:
+        """Whose SuperLinks a node is at, by the edge's id, or `cloud`."""
+        if self.design == "F" or isinstance(node, EdgeSite):
             return {CLOUD: self.cloud}
-        return {edge.id: edge for edge in self.edges if edge.id in client.edges}
+        return {edge.id: edge for edge in self.edges if edge.id in node.edges}
+
+    def nodes_of(self, server: Cloud | EdgeSite) -> tuple[EdgeSite | ClientSite, ...]:
+        """The nodes at a SuperLink."""
+        return tuple(node for node in self.nodes if server in self.servers_of(node).values())
 
     def check_scenario(self, scenario: Scenario) -> None:
         """Refuse a scenario of other clients, edges or links than this site has."""
