@@ -195,26 +195,26 @@ def trained_as(order, scenario):
 
 def test_an_account_without_faults():
     scenario = two_edges()
-    account = reconcile(ORDER, trained_as(ORDER, scenario), 2)
-    assert account.faults == ()
-    assert count_fates(one.fate for one in account.updates)["counted"] == 6
-    assert len({(one.edge, one.edge_round, one.client) for one in account.updates}) == 6
+    account, faults = reconcile(ORDER, trained_as(ORDER, scenario), 2)
+    assert faults == ()
+    assert count_fates(one.fate for one in account.clients)["counted"] == 6
+    assert len({(one.edge, one.edge_round, one.client) for one in account.clients}) == 6
 
 
 def test_an_update_without_a_report_is_lost_and_a_fault():
     trained = trained_as(ORDER, two_edges())
-    account = reconcile(ORDER, replace(trained, clients=trained.clients[1:]), 2)
-    assert account.faults == ("update c0 at es0 in edge round 0: no report",)
-    (lost,) = [one for one in account.updates if one.fate != "counted"]
+    account, faults = reconcile(ORDER, replace(trained, clients=trained.clients[1:]), 2)
+    assert faults == ("update c0 at es0 in edge round 0: no report",)
+    (lost,) = [one for one in account.clients if one.fate != "counted"]
     assert (lost.client, lost.fate, lost.reason) == ("c0", "lost", UNREPORTED)
 
 
 def test_an_update_that_is_reported_twice_counts_once():
     trained = trained_as(ORDER, two_edges())
     again = replace(trained.clients[0], fate="late", reason="again")
-    account = reconcile(ORDER, replace(trained, clients=(*trained.clients, again)), 2)
-    assert account.faults == ("update c0 at es0 in edge round 0: 2 reports",)
-    assert count_fates(one.fate for one in account.updates) == {
+    account, faults = reconcile(ORDER, replace(trained, clients=(*trained.clients, again)), 2)
+    assert faults == ("update c0 at es0 in edge round 0: 2 reports",)
+    assert count_fates(one.fate for one in account.clients) == {
         "counted": 6,
         "late": 0,
         "rejected": 0,
@@ -226,24 +226,26 @@ def test_what_nobody_asked_for_does_not_count():
     trained = trained_as(ORDER, two_edges())
     stranger = ClientReport("c5", "es1", 0, "counted", "", 1.0, 1.0, 9, 9)
     beyond = ClientReport("c1", "es1", 2, "counted", "", 1.0, 1.0, 9, 9)
-    account = reconcile(ORDER, replace(trained, clients=(*trained.clients, stranger, beyond)), 2)
-    assert account.faults == (
+    account, faults = reconcile(
+        ORDER, replace(trained, clients=(*trained.clients, stranger, beyond)), 2
+    )
+    assert faults == (
         "update c5 at es1 in edge round 0: not asked for",
         "update c1 at es1 in edge round 2: not asked for",
     )
-    assert len(account.updates) == 6
+    assert len(account.clients) == 6
 
 
 def test_an_update_cannot_count_where_its_edge_does_not():
     trained = trained_as(ORDER, two_edges())
     gone = replace(trained, edges=(trained.edges[0], EdgeReport("es1", "lost", "gone", 0)))
-    account = reconcile(ORDER, gone, 2)
-    assert account.faults == tuple(
+    _, faults = reconcile(ORDER, gone, 2)
+    assert faults == tuple(
         f"update c1 at es1 in edge round {step}: counted, but the edge's model is lost"
         for step in range(2)
     )
-    silent = reconcile(ORDER, replace(trained, edges=trained.edges[:1]), 2)
-    assert silent.faults == ("edge es1: no report",)
+    silent, missing = reconcile(ORDER, replace(trained, edges=trained.edges[:1]), 2)
+    assert missing == ("edge es1: no report",)
     assert [(edge.edge, edge.fate) for edge in silent.edges] == [
         ("es0", "counted"),
         ("es1", "lost"),

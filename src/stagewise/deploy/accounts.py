@@ -2,31 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
 from stagewise.deploy.exchange import ClientReport, EdgeReport, RoundOrder, TrainedRound
 
 UNREPORTED = "the transport did not report what became of it"
 
 
-@dataclass(frozen=True)
-class Account:
-    """What became of what a round asked for."""
-
-    updates: tuple[ClientReport, ...]
-    """One for each update asked for, by edge, edge round and client."""
-    edges: tuple[EdgeReport, ...]
-    """One for each edge that was to train."""
-    faults: tuple[str, ...]
-    """What did not add up, a line each; nothing in a transport without a bug."""
-
-
-def reconcile(order: RoundOrder, trained: TrainedRound, edge_rounds: int) -> Account:
-    """Compare the reports of a round with its order.
+def reconcile(
+    order: RoundOrder, trained: TrainedRound, edge_rounds: int
+) -> tuple[TrainedRound, tuple[str, ...]]:
+    """A round with one report for each update and edge that its order asked for; and its faults.
 
     An update without a report is lost; of several reports the first stands; reports nobody asked for
     are left out. Each of these is a fault, and so is an update that is counted although its edge's
-    model is not: the model knows nothing of it.
+    model is not: the model knows nothing of it. A fault is a line; a transport without a bug has none.
     """
     expected = [
         ClientReport(client, edge, edge_round, "lost", UNREPORTED)
@@ -37,7 +27,7 @@ def reconcile(order: RoundOrder, trained: TrainedRound, edge_rounds: int) -> Acc
     updates = {_name(report): report for report in reversed(trained.clients)}
     edges = {report.edge: report for report in reversed(trained.edges)}
     not_counted = {report.edge: report.fate for report in trained.edges if report.fate != "counted"}
-    faults = [
+    faults = (
         *_differences("update", map(_name, expected), map(_name, trained.clients)),
         *_differences("edge", order.groups, (report.edge for report in trained.edges)),
         *(
@@ -45,12 +35,11 @@ def reconcile(order: RoundOrder, trained: TrainedRound, edge_rounds: int) -> Acc
             for report in trained.clients
             if report.fate == "counted" and report.edge in not_counted
         ),
-    ]
-    return Account(
-        tuple(updates.get(_name(report), report) for report in expected),
-        tuple(edges.get(edge, EdgeReport(edge, "lost", UNREPORTED, 0)) for edge in order.groups),
-        tuple(faults),
     )
+    clients = tuple(updates.get(_name(report), report) for report in expected)
+    lost = {edge: EdgeReport(edge, "lost", UNREPORTED, 0) for edge in order.groups}
+    models = tuple((lost | edges)[edge] for edge in order.groups)
+    return replace(trained, clients=clients, edges=models), faults
 
 
 def _name(report: ClientReport) -> str:

@@ -4,24 +4,25 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from stagewise.decisions import Decision
-from stagewise.deploy.accounts import Account, reconcile
+from stagewise.deploy.accounts import reconcile
 from stagewise.deploy.availability import observed_round
-from stagewise.deploy.costs import MeasuredCosts, modelled_delay_s, modelled_energy_j
+from stagewise.deploy.costs import MeasuredCosts, modelled_energy_j
 from stagewise.deploy.deadlines import Deadlines
 from stagewise.deploy.exchange import Presence, RoundOrder, TrainedRound, Transport, count_fates
 from stagewise.deploy.outcome import outcome_of
 from stagewise.deploy.records import DesignName, LiveRecord, Phase, StatusRecord
 from stagewise.errors import StagewiseError
-from stagewise.fates import Fate
+from stagewise.fates import FATES
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import Outcome, trains_anything
 from stagewise.runs.config import RunConfig
-from stagewise.world.costs import UNASSIGNED
+from stagewise.world.costs import UNASSIGNED, edge_costs
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
 
@@ -53,19 +54,12 @@ class Coordinator:
     report: Callable[[StatusRecord], None] = lambda status: None
     patience_s: float = PATIENCE_S
     live: LiveRecord | None = None
-    _fates: dict[Fate, int] = field(default_factory=lambda: count_fates(()))
-    _faults: int = 0
     _presence: Presence = field(default_factory=lambda: Presence({}, {}, ()))
     _poll_s: float = 0.0
 
     def __post_init__(self) -> None:
         self._status = StatusRecord(
-            design=self.design,
-            phase="starting",
-            round=0,
-            rounds=self.config.rounds,
-            changed=time.time(),
-            pid=os.getpid(),
+            design=self.design, rounds=self.config.rounds, pid=os.getpid(), fates=count_fates(())
         )
 
     def restore(self, records: list[LiveRecord]) -> None:
@@ -77,26 +71,26 @@ class Coordinator:
     def rounds(self, first: int) -> Iterator[Round]:
         """The rounds from `first` on, each of those who answer when it begins."""
         for index in range(first, self.config.rounds):
-            self._report("polling", index)
+            self._report("polling", round=index)
             self._presence, self._poll_s = self._wait_for_somebody()
             self.deadlines.learn_answers(self._presence.answer_s.values())
             delay_s = self.costs.link_delay_s if self.measured_costs else None
-            self._report("deciding", index, self._presence)
+            reached = _lists(self._presence.edges_of)
+            self._report("deciding", edges=list(self._presence.edges), reached=reached)
             yield observed_round(self.scenario, self._presence, index, delay_s)
 
     def carry_out(self, decision: Decision) -> Outcome:
         """Have a round trained, account for every update, evaluate where it is due."""
-        index = decision.round.index
-        order = self._order(decision)
-        self._report("training", index, self._presence, order)
-        expected_s = self._expected_s(decision)
-        trained = self._train(order)
-        account = reconcile(order, trained, self.scenario.edge_rounds)
-        self.live = self._live_record(decision, expected_s, order, trained, account)
+        delay_s, edge_rounds = self.costs.delay_s(decision.edge_of), self.scenario.edge_rounds
+        order = self._order(decision, self.deadlines.round_s(delay_s, edge_rounds))
+        self._report("training", groups=_lists(order.groups), deadline_s=order.deadline_s)
+        expected_s = delay_s + self.deadlines.engine_s(edge_rounds)
+        trained, faults = reconcile(order, self._train(order), edge_rounds)
+        self.live = self._live_record(decision, expected_s, order, trained, faults)
         self._learn(self.live)
         self.weights = trained.weights
-        outcome = outcome_of(decision, account.updates, account.edges)
-        if not self.config.evaluates(index):
+        outcome = outcome_of(decision, trained.clients, trained.edges)
+        if not self.config.evaluates(order.round):
             return outcome
         evaluation = self.evaluate(self.weights)
         return replace(outcome, accuracy=evaluation.accuracy, loss=evaluation.loss)
@@ -117,7 +111,7 @@ class Coordinator:
             # A transport that answers at once must not be asked without a pause.
             time.sleep(max(0.0, min(1.0, asked + 1.0 - answered)))
 
-    def _order(self, decision: Decision) -> RoundOrder:
+    def _order(self, decision: Decision, deadline_s: float) -> RoundOrder:
         clients, edges = self.scenario.clients.ids, self.scenario.edges.ids
         serving = decision.edge_of[decision.edge_of != UNASSIGNED]
         groups = {
@@ -126,13 +120,7 @@ class Coordinator:
         }
         weights = decision.answer.edge_weights
         by_edge = None if weights is None else dict(zip(edges, weights.tolist(), strict=True))
-        delay_s = self.costs.delay_s(decision.edge_of)
-        deadline_s = self.deadlines.round_s(delay_s, self.scenario.edge_rounds)
         return RoundOrder(decision.round.index, self.weights, groups, deadline_s, by_edge)
-
-    def _expected_s(self, decision: Decision) -> float:
-        engine_s = self.deadlines.engine_s(self.scenario.edge_rounds)
-        return self.costs.delay_s(decision.edge_of) + engine_s
 
     def _train(self, order: RoundOrder) -> TrainedRound:
         if not order.groups:  # nobody is to train: the model stays as it is
@@ -142,38 +130,23 @@ class Coordinator:
     def _learn(self, live: LiveRecord) -> None:
         self.deadlines.learn_updates(live.updates)
         self.costs.learn(live.updates, live.deadline_s, self.deadlines.message_s)
-        for fate, times in live.fates.items():
-            self._fates[fate] += times
-        self._faults += len(live.faults)
+        so_far = self._status
+        self._status = msgspec.structs.replace(
+            so_far,
+            fates={fate: so_far.fates[fate] + live.fates.get(fate, 0) for fate in FATES},
+            faults=so_far.faults + len(live.faults),
+        )
 
-    def _report(
-        self,
-        phase: Phase,
-        index: int,
-        presence: Presence | None = None,
-        order: RoundOrder | None = None,
-    ) -> None:
-        last = self._status
-        self._status = StatusRecord(
-            design=self.design,
-            phase=phase,
-            round=index,
-            rounds=self.config.rounds,
-            changed=time.time(),
-            pid=os.getpid(),
-            # Where nothing new is known, what was known last.
-            edges=last.edges if presence is None else list(presence.edges),
-            reached=last.reached if presence is None else _lists(presence.edges_of),
-            groups=last.groups if order is None else _lists(order.groups),
-            deadline_s=None if order is None else order.deadline_s,
-            fates=dict(self._fates),
-            faults=self._faults,
+    def _report(self, phase: Phase, deadline_s: float | None = None, **news: Any) -> None:
+        """Tell what is going on; where there is no news, what was known last."""
+        self._status = msgspec.structs.replace(
+            self._status, phase=phase, changed=time.time(), deadline_s=deadline_s, **news
         )
         self.report(self._status)
 
     def end(self, phase: Phase) -> None:
         """Report that no round follows."""
-        self._report(phase, self._status.round)
+        self._report(phase)
 
     def _live_record(
         self,
@@ -181,10 +154,10 @@ class Coordinator:
         expected_s: float,
         order: RoundOrder,
         trained: TrainedRound,
-        account: Account,
+        faults: tuple[str, ...],
     ) -> LiveRecord:
-        arrived = [edge.edge for edge in account.edges if edge.fate == "counted"]
-        presence = self._presence
+        presence, scenario, updates = self._presence, self.scenario, trained.clients
+        arrived = [edge.edge for edge in trained.edges if edge.fate == "counted"]
         model_bytes = sum(array.nbytes for array in order.weights.values())
         return LiveRecord(
             round=order.round,
@@ -194,29 +167,27 @@ class Coordinator:
             poll_s=self._poll_s,
             deadline_s=order.deadline_s,
             delay_s=trained.delay_s,
-            predicted_delay_s=modelled_delay_s(self.scenario, decision.edge_of),
+            predicted_delay_s=edge_costs(scenario, scenario.costs, decision.edge_of).round_delay_s,
             expected_delay_s=expected_s,
-            energy_j=modelled_energy_j(decision.round, account.updates, arrived),
+            energy_j=modelled_energy_j(decision.round, updates, arrived),
             predicted_energy_j=decision.energy_j,
             cloud_bytes_up=trained.cloud_bytes_up,
             cloud_bytes_down=trained.cloud_bytes_down,
-            predicted_cloud_bytes=model_bytes * models_at_cloud(self.design, order, account),
-            client_bytes_up=sum(update.bytes_up for update in account.updates),
-            client_bytes_down=sum(update.bytes_down for update in account.updates),
-            predicted_client_bytes=model_bytes * len(account.updates),
-            asked=len(account.updates),
-            fates=count_fates(update.fate for update in account.updates),
-            faults=list(account.faults),
-            updates=list(account.updates),
-            edge_fates=list(account.edges),
+            predicted_cloud_bytes=model_bytes * models_at_cloud(self.design, trained),
+            client_bytes_up=sum(update.bytes_up for update in updates),
+            client_bytes_down=sum(update.bytes_down for update in updates),
+            predicted_client_bytes=model_bytes * len(updates),
+            asked=len(updates),
+            fates=count_fates(update.fate for update in updates),
+            faults=list(faults),
+            updates=list(updates),
+            edge_fates=list(trained.edges),
         )
 
 
-def models_at_cloud(design: DesignName, order: RoundOrder, account: Account) -> int:
+def models_at_cloud(design: DesignName, trained: TrainedRound) -> int:
     """How many models are to cross the cloud's links each way: by edge in H, by update in F."""
-    if design == "H":
-        return len(order.groups)
-    return len(account.updates) if design == "F" else 0
+    return {"H": len(trained.edges), "F": len(trained.clients), "in-process": 0}[design]
 
 
 def _lists(by_name: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

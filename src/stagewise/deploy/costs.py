@@ -1,7 +1,7 @@
 """What was measured beside what the scenario predicts, and the links' costs estimated from it."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -29,30 +29,27 @@ class Ratios:
 
     def __init__(self, group: IntArray) -> None:
         self._group = group
-        self._seen: list[deque[float]] = [deque(maxlen=KEPT) for _ in group]
+        self.seen: list[deque[float]] = [deque(maxlen=KEPT) for _ in group]
 
     def observe(self, thing: int, measured: float, predicted: float) -> None:
         """Take in one measurement; both in the same unit, above 0."""
-        self._seen[thing].append(float(np.log(measured / predicted)))
+        self.seen[thing].append(float(np.log(measured / predicted)))
 
     def values(self) -> FloatArray:
         """The present ratio of each thing; all 1 before anything was observed."""
-        overall = _shrunk([value for seen in self._seen for value in seen], 0.0)
+        things = list(zip(self._group.tolist(), self.seen, strict=True))
+        overall = _shrunk([value for seen in self.seen for value in seen], 0.0)
         by_group: dict[int, list[float]] = {}
-        for group, seen in zip(self._group.tolist(), self._seen, strict=True):
+        for group, seen in things:
             by_group.setdefault(group, []).extend(seen)
         groups = {group: _shrunk(seen, overall) for group, seen in by_group.items()}
-        ratios = [
-            _shrunk(list(seen), groups[group])
-            for group, seen in zip(self._group.tolist(), self._seen, strict=True)
-        ]
-        return np.asarray(np.exp(ratios))
+        return np.exp([_shrunk(seen, groups[group]) for group, seen in things])
 
 
-def _shrunk(seen: list[float], towards: float) -> float:
+def _shrunk(seen: Collection[float], towards: float) -> float:
     if not seen:
         return towards
-    return (len(seen) * float(np.median(seen)) + WORTH * towards) / (len(seen) + WORTH)
+    return (len(seen) * float(np.median(list(seen))) + WORTH * towards) / (len(seen) + WORTH)
 
 
 class MeasuredCosts:
@@ -61,7 +58,6 @@ class MeasuredCosts:
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._links = Ratios(scenario.links.client)
-        self._anything = False
 
     def learn(self, updates: Iterable[ClientReport], deadline_s: float, engine_s: float) -> None:
         """Take in a round's updates; `engine_s` is what a message costs whatever it carries."""
@@ -74,12 +70,11 @@ class MeasuredCosts:
             predicted = float(scenario.costs.delay_s[link])
             if seconds is not None and link >= 0 and predicted > 0:
                 self._links.observe(link, seconds, predicted)
-                self._anything = True
 
     @property
     def link_delay_s(self) -> FloatArray | None:
         """What an edge round takes over each link, by what was measured; None before anything was."""
-        return self._delay_s if self._anything else None
+        return self._delay_s if any(self._links.seen) else None
 
     @property
     def _delay_s(self) -> FloatArray:
@@ -101,11 +96,6 @@ def _seconds(update: ClientReport, available_s: float, engine_s: float) -> float
     else:
         return None
     return taken if taken > 0 else None
-
-
-def modelled_delay_s(scenario: Scenario, edge_of: IntArray) -> float:
-    """T of Eq. 4 for an assignment, with the scenario's costs, whatever was measured."""
-    return edge_costs(scenario, scenario.costs, edge_of).round_delay_s
 
 
 def modelled_energy_j(

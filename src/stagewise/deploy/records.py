@@ -1,9 +1,6 @@
 """What a deployment writes beside the run's own files: `live.jsonl` and `status.json`."""
 
-import contextlib
 import os
-from collections.abc import Iterator
-from io import FileIO
 from pathlib import Path
 from typing import Literal
 
@@ -77,12 +74,12 @@ class StatusRecord(_Record, frozen=True, kw_only=True):
     """`status.json`: what the cloud's process is doing."""
 
     design: DesignName
-    phase: Phase
-    round: int
+    phase: Phase = "starting"
+    round: int = 0
     rounds: int
-    changed: float
+    changed: float = 0.0
     """When this was written, in seconds of the Unix epoch."""
-    pid: int
+    pid: int = 0
     edges: list[str] = []
     reached: dict[str, list[str]] = {}
     groups: dict[str, list[str]] = {}
@@ -114,40 +111,32 @@ def load_status(folder: Path) -> StatusRecord | None:
 
 def load_live(folder: Path, complete: int) -> list[LiveRecord]:
     """The lines of the `complete` first rounds."""
-    path = folder / LIVE
-    lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
-    records: list[LiveRecord] = decode_json_lines(
-        b"\n".join(lines[:complete]), LiveRecord, str(path)
-    )
+    lines, path = _lines(folder, complete), folder / LIVE
+    records: list[LiveRecord] = decode_json_lines(b"".join(lines), LiveRecord, str(path))
     if [record.round for record in records] != list(range(complete)):
         raise StagewiseError(f"{path}: the rounds must be in order, from 0 to {complete - 1}")
     return records
 
 
-class LiveFile:
-    """Adds lines to `live.jsonl`."""
-
-    def __init__(self, path: Path, stream: FileIO) -> None:
-        self._path, self._stream = path, stream
-
-    def add(self, record: LiveRecord) -> None:
-        """Write a line; it is on disk when this returns."""
-        left = memoryview(msgspec.json.encode(record) + b"\n")
-        try:
-            while left:
-                left = left[self._stream.write(left) :]
-            os.fsync(self._stream.fileno())
-        except OSError as error:
-            raise StagewiseError(f"{self._path}: cannot be written: {error.strerror}") from None
+def cut_live(folder: Path, complete: int) -> None:
+    """Leave the lines of the `complete` first rounds alone in `live.jsonl`."""
+    write_bytes(folder / LIVE, b"".join(_lines(folder, complete)))
 
 
-@contextlib.contextmanager
-def live_file(folder: Path, complete: int) -> Iterator[LiveFile]:
-    """`live.jsonl` with the lines of the `complete` first rounds; what follows them is cut off."""
+def add_live(folder: Path, record: LiveRecord) -> None:
+    """Add a line to `live.jsonl`; it is on disk when this returns."""
     path = folder / LIVE
-    path.touch()
-    kept = sum(len(line) + 1 for line in read_bytes(path).split(b"\n")[:-1][:complete])
-    with FileIO(path, "r+") as stream:
-        stream.truncate(kept)
-        stream.seek(kept)
-        yield LiveFile(path, stream)
+    try:
+        with path.open("ab") as stream:
+            stream.write(msgspec.json.encode(record) + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise StagewiseError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _lines(folder: Path, complete: int) -> list[bytes]:
+    # What follows the last line break is a line that was never finished.
+    path = folder / LIVE
+    content = read_bytes(path) if path.exists() else b""
+    return [line + b"\n" for line in content.split(b"\n")[:-1][:complete]]

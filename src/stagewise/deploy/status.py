@@ -13,8 +13,9 @@ from stagewise.deploy.records import (
     load_live,
     load_status,
 )
+from stagewise.errors import StagewiseError
 from stagewise.fates import FATES, Fate
-from stagewise.runs.directory import DECISIONS, RunDirectory
+from stagewise.runs.directory import DECISIONS, RunDirectory, lock
 from stagewise.runs.records import RoundRecord
 
 
@@ -86,16 +87,7 @@ def read_status(directory: str | Path) -> Status:
     deployment, scenario, config = load_deployment(run.path), run.scenario(), run.config()
     records = run.rounds()
     live = load_live(run.path, len(records))
-    status = load_status(run.path) or StatusRecord(
-        design=deployment.design,
-        phase="starting",
-        round=0,
-        rounds=config.rounds,
-        changed=0.0,
-        pid=0,
-    )
-    fates = {fate: sum(record.fates[fate] for record in live) for fate in FATES}
-    asked = sum(record.asked for record in live)
+    status = load_status(run.path) or StatusRecord(design=deployment.design, rounds=config.rounds)
     return Status(
         design=deployment.design,
         running=is_running(run.path),
@@ -107,8 +99,8 @@ def read_status(directory: str | Path) -> Status:
         clients={client: status.reached.get(client, []) for client in scenario.clients.ids},
         trains=status.groups,
         deadline_s=status.deadline_s,
-        fates=fates,
-        asked=asked,
+        fates={fate: sum(record.fates[fate] for record in live) for fate in FATES},
+        asked=sum(record.asked for record in live),
         adds_up=adds_up(live),
         not_counted=[line for record in live for line in not_counted(record)],
         backhaul=backhaul(deployment, live),
@@ -154,37 +146,23 @@ def backhaul(deployment: Deployment, live: list[LiveRecord]) -> Backhaul | None:
 
 def is_running(folder: Path) -> bool:
     """Whether a process is at work on the run: it holds a lock as long as it lives."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return False
     with (folder / DECISIONS).open("rb") as stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+            lock(stream, folder)
+        except StagewiseError:
             return True
-        except OSError:  # a file system without locks
-            return False
     return False
 
 
 def _round(record: RoundRecord, live: LiveRecord) -> RoundStatus:
-    return RoundStatus(
-        round=record.round,
-        accuracy=record.accuracy,
-        feasible=record.feasible,
-        edges=len(live.edges),
-        clients=len(live.reached),
-        serving=record.clients,
-        fates=live.fates,
-        delay_s=live.delay_s,
-        predicted_delay_s=live.predicted_delay_s,
-        expected_delay_s=live.expected_delay_s,
-        deadline_s=live.deadline_s,
-        energy_j=live.energy_j,
-        predicted_energy_j=live.predicted_energy_j,
-        cloud_bytes=live.cloud_bytes_up + live.cloud_bytes_down,
-        predicted_cloud_bytes=2 * live.predicted_cloud_bytes,
-        client_bytes=live.client_bytes_up + live.client_bytes_down,
-        faults=live.faults,
-    )
+    fields = msgspec.structs.asdict(live) | {
+        "accuracy": record.accuracy,
+        "feasible": record.feasible,
+        "edges": len(live.edges),
+        "clients": len(live.reached),
+        "serving": record.clients,
+        "cloud_bytes": live.cloud_bytes_up + live.cloud_bytes_down,
+        "predicted_cloud_bytes": 2 * live.predicted_cloud_bytes,
+        "client_bytes": live.client_bytes_up + live.client_bytes_down,
+    }
+    return RoundStatus(**{name: fields[name] for name in RoundStatus.__struct_fields__})

@@ -18,8 +18,9 @@ from stagewise.deploy.options import DeployOptions, check_repeats, resolve
 from stagewise.deploy.records import (
     DEPLOYMENT,
     Deployment,
+    add_live,
+    cut_live,
     deployment_file,
-    live_file,
     load_deployment,
     load_live,
     save_status,
@@ -155,16 +156,17 @@ def run_session(
     path, done = directory.path, directory.complete
     rounds = directory.online(coordinator.scenario)[:done]
     coordinator.restore(load_live(path, done))
-    with live_file(path, done) as live, _final_status(coordinator):
+    cut_live(path, done)
 
-        def write_down(played: PlayedRound) -> None:
-            assert coordinator.live is not None
-            rounds.append(played.decision.round)
-            save_rounds(rounds, path / ONLINE)
-            live.add(coordinator.live)
-            for fault in coordinator.live.faults:
-                announce(f"round {played.decision.round.index + 1}: {fault}")
+    def write_down(played: PlayedRound) -> None:
+        assert coordinator.live is not None
+        rounds.append(played.decision.round)
+        save_rounds(rounds, path / ONLINE)
+        add_live(path, coordinator.live)
+        for fault in coordinator.live.faults:
+            announce(f"round {played.decision.round.index + 1}: {fault}")
 
+    with _final_status(coordinator):
         return Session(
             coordinator.config,
             coordinator.scenario,
