@@ -9,12 +9,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import decode_json_lines, read_bytes, writing
+from stagewise.files import decode_json_lines, errors_at, read_bytes, writing
 from stagewise.problem.evaluation import Evaluation, evaluate, round_violations
-from stagewise.world.checks import Frozen
+from stagewise.world.checks import Frozen, Rule, finite
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import LARGEST_COUNT, FloatArray, IntArray, Scenario
@@ -51,6 +50,9 @@ class DecisionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     lower_bound: float | None = None
 
 
+_EDGE_OF = Rule(UNASSIGNED, LARGEST_COUNT, whole=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Answer(Frozen):
     """What a policy answers: who serves where. Checked and frozen.
@@ -76,60 +78,22 @@ class Answer(Frozen):
     edge_weights: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        edge_of = _array(self.edge_of, "iu")
-        if edge_of is None:
+        try:
+            given = np.asarray(self.edge_of)
+        except Exception:  # whatever the conversion of an unknown object may raise
+            given = np.array(None)
+        if given.dtype.kind not in "iu" or given.ndim != 1:
             raise StagewiseError(
                 f"answer.edge_of = {shown(self.edge_of)}: must be an array of whole numbers, one "
                 f"for each client"
             )
-        fine = (edge_of >= -1) & (edge_of <= LARGEST_COUNT)
-        if not fine.all():
-            bad = int(np.argmin(fine))
-            raise StagewiseError(
-                f"answer.edge_of[{bad}] = {edge_of[bad]}: must be the number of an edge, or -1"
-            )
-        object.__setattr__(self, "edge_of", _frozen(edge_of, np.int64))
+        self._set("edge_of", _EDGE_OF.array("answer.edge_of", given))
         if self.lower_bound is not None:
-            object.__setattr__(self, "lower_bound", _finite_bound(self.lower_bound))
+            bound = finite("answer.lower_bound", self.lower_bound, -math.inf, open_below=True)
+            self._set("lower_bound", float(bound))
         if self.edge_weights is not None:
-            weights = _array(self.edge_weights, "iuf")
-            if weights is not None:
-                weights = _frozen(weights, np.float64)
-            if weights is None or not (np.isfinite(weights) & (weights >= 0)).all():
-                raise StagewiseError(
-                    f"answer.edge_weights = {shown(self.edge_weights)}: must be finite numbers of at "
-                    f"least 0, one for each edge"
-                )
-            object.__setattr__(self, "edge_weights", weights)
-
-
-def _array(values: object, kinds: str) -> npt.NDArray[Any] | None:
-    """`values` as an array of one dimension; None where they are none of these kinds."""
-    try:
-        array: npt.NDArray[Any] = np.asarray(values)
-    except Exception:  # whatever the conversion of an unknown object may raise
-        return None
-    return array if array.dtype.kind in kinds and array.ndim == 1 else None
-
-
-def _frozen(array: npt.NDArray[Any], dtype: type) -> npt.NDArray[Any]:
-    with np.errstate(over="ignore"):
-        copy: npt.NDArray[Any] = np.array(array, dtype=dtype)
-    copy.flags.writeable = False
-    return copy
-
-
-def _finite_bound(value: object) -> float:
-    number = isinstance(value, float | int | np.floating | np.integer)
-    try:
-        bound = float(value) if number and not isinstance(value, bool) else math.inf  # type: ignore[arg-type]
-    except OverflowError:
-        bound = math.inf
-    if not math.isfinite(bound):
-        raise StagewiseError(
-            f"answer.lower_bound = {shown(value)}: must be a finite number or None"
-        )
-    return bound
+            weights = Rule().array("answer.edge_weights", self.edge_weights, things="edges")
+            self._set("edge_weights", weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,13 +337,10 @@ def load_decisions(path: str | Path, rounds: Iterable[Round]) -> list[Decision]:
                 f"{path}: round = {record.round}: must be one of the {len(known)} rounds"
             )
         round_ = known[record.round]
-        try:
+        with errors_at(f"{path}: round {record.round}"):
             edge_of = numbered_assignment(round_.scenario, record.assignment)
             answer = Answer(edge_of, record.lower_bound)
-            decision = make_decision(
-                round_, answer, method=record.method, decision_ms=record.decision_ms
+            decisions.append(
+                make_decision(round_, answer, method=record.method, decision_ms=record.decision_ms)
             )
-        except StagewiseError as error:
-            raise StagewiseError(f"{path}: round {record.round}: {error}") from None
-        decisions.append(decision)
     return decisions

@@ -39,7 +39,7 @@ def writing(path: str | Path) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with _explained(path):
+    with explained(path):
         target = Path(path)
         if target.is_symlink():  # write what it points to, not over it
             target = target.resolve()
@@ -48,10 +48,10 @@ def writing(path: str | Path) -> Iterator[IO[bytes]]:
         # A device or a pipe (/dev/null, a shell's process substitution) cannot be renamed over.
         if target.is_dir():
             raise StagewiseError(f"{path}: cannot be written: it is a directory")
-        with _explained(path), target.open("wb") as stream:
+        with explained(path), target.open("wb") as stream:
             yield stream
         return
-    with _explained(path):
+    with explained(path):
         handle, name = tempfile.mkstemp(
             prefix=f".{target.name}.", suffix=".part", dir=target.parent
         )
@@ -129,11 +129,21 @@ def _value_at(content: bytes, path: str) -> object:
 
 
 @contextlib.contextmanager
-def _explained(path: str | Path) -> Iterator[None]:
+def explained(path: str | Path) -> Iterator[None]:
+    """Say of an error of the operating system that `path` cannot be written, and why."""
     try:
         yield
     except OSError as error:
         raise StagewiseError(f"{path}: cannot be written: {_reason(error)}") from None
+
+
+@contextlib.contextmanager
+def errors_at(place: str | Path) -> Iterator[None]:
+    """Say of a user's mistake in which file, or where in it, it was found."""
+    try:
+        yield
+    except StagewiseError as error:
+        raise StagewiseError(f"{place}: {error}") from None
 
 
 def _reason(error: Exception) -> str:

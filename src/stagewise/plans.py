@@ -10,13 +10,13 @@ import numpy as np
 
 from stagewise.decisions import named_assignment, numbered_assignment
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import STANDARD_STREAM, decode_json, read_bytes, write_bytes
+from stagewise.files import STANDARD_STREAM, decode_json, errors_at, read_bytes, write_bytes
 from stagewise.pool.library import Library
 from stagewise.pool.library_file import library_name, load_library, save_library
 from stagewise.problem.evaluation import continuity
 from stagewise.problem.risk import RiskMeasure
 from stagewise.problem.statement import edge_risks, p1, plan_violations
-from stagewise.world.checks import Frozen, frozen_array
+from stagewise.world.checks import Frozen, frozen_array, whole
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.scenario import LARGEST_COUNT, FloatArray, IntArray, Scenario
 
@@ -50,6 +50,9 @@ class PlanRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     violations: list[str]
     plan_ms: float
     library: str | None = None
+
+
+_AS_RECORDED = ("method", "objective", "delay_s", "energy_j", "continuity", "plan_ms")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +113,7 @@ class Plan(Frozen):
             ("kld_risk", np.float64),
             ("data_risk", np.float64),
         ):
-            object.__setattr__(self, name, frozen_array(name, getattr(self, name), dtype))
+            self._set(name, frozen_array(name, getattr(self, name), dtype))
 
     @property
     def feasible(self) -> bool:
@@ -134,19 +137,14 @@ class Plan(Frozen):
             strict=True,
         )
         return PlanRecord(
+            **{name: getattr(self, name) for name in _AS_RECORDED},
             format=FORMAT,
             scenario_sha256=self.scenario.sha256,
-            method=self.method,
             seed=self.seed,
             assignment=self.assignment,
-            objective=self.objective,
-            delay_s=self.delay_s,
-            energy_j=self.energy_j,
-            continuity=self.continuity,
             edges=[PlanEdgeRecord(*column) for column in columns],
             feasible=self.feasible,
             violations=list(self.violations),
-            plan_ms=self.plan_ms,
             library=library,
         )
 
@@ -234,25 +232,20 @@ def load_plan(path: str | Path, scenario: Scenario) -> Plan:
             f"{path}: scenario_sha256 = {shown(record.scenario_sha256)}: the plan must be made for "
             f"this scenario, whose SHA-256 is {scenario.sha256}"
         )
-    if tuple(edge.id for edge in record.edges) != scenario.edges.ids:
-        raise StagewiseError(f"{path}: edges: must be the scenario's edges in their order")
-    if record.seed < 0:
-        raise StagewiseError(f"{path}: seed = {record.seed}: must be at least 0")
-    return Plan(
-        scenario=scenario,
-        method=record.method,
-        seed=record.seed,
-        edge_of=_edge_of(record.assignment, scenario, path),
-        objective=record.objective,
-        delay_s=record.delay_s,
-        energy_j=record.energy_j,
-        continuity=record.continuity,
-        kld_risk=np.array([edge.kld_risk for edge in record.edges]),
-        data_risk=np.array([edge.data_risk for edge in record.edges]),
-        violations=tuple(record.violations),
-        plan_ms=record.plan_ms,
-        library=_library(record, scenario, path),
-    )
+    library = _library(record, scenario, path)
+    with errors_at(path):
+        if tuple(edge.id for edge in record.edges) != scenario.edges.ids:
+            raise StagewiseError("edges: must be the scenario's edges in their order")
+        return Plan(
+            **{name: getattr(record, name) for name in _AS_RECORDED},
+            scenario=scenario,
+            seed=whole("seed", record.seed, 0),
+            edge_of=_edge_of(record.assignment, scenario),
+            kld_risk=np.array([edge.kld_risk for edge in record.edges]),
+            data_risk=np.array([edge.data_risk for edge in record.edges]),
+            violations=tuple(record.violations),
+            library=library,
+        )
 
 
 def _library(record: PlanRecord, scenario: Scenario, path: str | Path) -> Library | None:
@@ -266,25 +259,22 @@ def _library(record: PlanRecord, scenario: Scenario, path: str | Path) -> Librar
     return load_library(Path(path).with_name(record.library), scenario)
 
 
-def _edge_of(assignment: dict[str, str], scenario: Scenario, path: str | Path) -> IntArray:
-    try:
-        edge_of = numbered_assignment(scenario, assignment)
-    except StagewiseError as error:
-        raise StagewiseError(f"{path}: {error}") from None
+def _edge_of(assignment: dict[str, str], scenario: Scenario) -> IntArray:
+    edge_of = numbered_assignment(scenario, assignment)
     serving = np.flatnonzero(edge_of != UNASSIGNED)
     linked = scenario.links.find(serving, edge_of[serving]) >= 0
     if not linked.all():
         name = scenario.clients.ids[serving[int(np.argmin(linked))]]
         raise StagewiseError(
-            f"{path}: assignment[{shown(name)}] = {shown(assignment[name])}: must be an edge that "
-            f"covers the client"
+            f"assignment[{shown(name)}] = {shown(assignment[name])}: must be an edge that covers the "
+            f"client"
         )
-    counts = np.bincount(edge_of[serving], minlength=len(scenario.edges))
-    if (counts > scenario.edges.capacity).any():
-        edge_number = int(np.argmax(counts > scenario.edges.capacity))
+    edges = scenario.edges
+    counts = np.bincount(edge_of[serving], minlength=len(edges))
+    if (counts > edges.capacity).any():
+        full = int(np.argmax(counts > edges.capacity))
         raise StagewiseError(
-            f"{path}: assignment: edge {shown(scenario.edges.ids[edge_number])} has "
-            f"{counts[edge_number]} clients: must have at most its capacity, "
-            f"{scenario.edges.capacity[edge_number]}"
+            f"assignment: edge {shown(edges.ids[full])} has {counts[full]} clients: must have at most "
+            f"its capacity, {edges.capacity[full]}"
         )
     return edge_of

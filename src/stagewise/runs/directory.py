@@ -14,8 +14,8 @@ from typing import IO, Any
 import msgspec
 
 from stagewise.decisions import DecisionRecord
-from stagewise.errors import StagewiseError, one_line
-from stagewise.files import decode_json_lines, read_bytes, umask, write_bytes
+from stagewise.errors import StagewiseError
+from stagewise.files import decode_json_lines, explained, read_bytes, umask, write_bytes
 from stagewise.model_weights import ModelWeights
 from stagewise.plans import Plan
 from stagewise.plans import load_plan as read_plan
@@ -74,7 +74,7 @@ class RunDirectory:
         target = Path(path)
         part = _new_part(target)
         try:
-            with _explained(target):
+            with explained(target):
                 part.chmod(0o777 & ~umask())
             save_scenario(scenario, part / SCENARIO)
             save_rounds(rounds, part / ONLINE)
@@ -83,7 +83,7 @@ class RunDirectory:
             for name, content in {DECISIONS: b"", ROUNDS: b"", **(beside or {})}.items():
                 write_bytes(part / name, content)
             write_bytes(part / CONFIG, _encoded(config))
-            with _explained(target):
+            with explained(target):
                 if target.is_dir():
                     target.rmdir()
                 part.rename(target)
@@ -118,7 +118,7 @@ class RunDirectory:
     def save_plan(self, ordered_in: int, plan: Plan) -> None:
         """Keep a plan that takes effect while the run goes on."""
         path = self._later_plan(ordered_in)
-        with _explained(path):
+        with explained(path):
             path.parent.mkdir(exist_ok=True)
         write_plan(plan, path)
 
@@ -154,14 +154,14 @@ class RunDirectory:
         with contextlib.ExitStack() as stack:
             streams = {}
             for name in (DECISIONS, ROUNDS):
-                with _explained(self.path / name):
+                with explained(self.path / name):
                     streams[name] = stack.enter_context(FileIO(self.path / name, "r+"))
             lock(streams[DECISIONS], self.path)
             self._sweep()
             complete = self.complete
             for name, stream in streams.items():
                 kept = sum(len(line) + 1 for line in self._lines(name, complete))
-                with _explained(self.path / name):
+                with explained(self.path / name):
                     stream.truncate(kept)
                     stream.seek(kept)
             yield Recorder(self, streams[DECISIONS], streams[ROUNDS])
@@ -175,7 +175,7 @@ class RunDirectory:
     def _sweep(self) -> None:
         """Remove what a killed process had begun to write."""
         for part in self.path.rglob(".*.part"):
-            with _explained(part):
+            with explained(part):
                 part.unlink()
 
     def _later_plan(self, ordered_in: int) -> Path:
@@ -217,7 +217,7 @@ class Recorder:
             (DECISIONS, self._decisions, decision),
             (ROUNDS, self._rounds, record),
         ):
-            with _explained(path / name):
+            with explained(path / name):
                 _write_all(stream, self._encoder.encode(line) + b"\n")
                 os.fsync(stream.fileno())
         save_checkpoint(path / CHECKPOINT, weights, record.round, state)
@@ -230,7 +230,7 @@ def check_unused(path: str | Path) -> None:
 
 def _new_part(path: Path) -> Path:
     """A folder beside `path` to fill and then rename; there must be nothing at `path`."""
-    with _explained(path):
+    with explained(path):
         taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
         run = taken and (path / CONFIG).exists()
     if run:
@@ -241,7 +241,7 @@ def _new_part(path: Path) -> Path:
         raise StagewiseError(f"{path}: must be a new or an empty folder")
     if path.parent.exists() and not path.parent.is_dir():
         raise StagewiseError(f"{path.parent}: must be a folder")
-    with _explained(path):
+    with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         name = tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         return Path(name)
@@ -277,12 +277,3 @@ def lock(stream: IO[bytes] | FileIO, path: Path) -> None:
             time.sleep(0.2)  # `deploy status` holds it for a moment to see whether another does
         except OSError:  # a file system without locks
             return
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = one_line(error.strerror or str(error))
-        raise StagewiseError(f"{path}: cannot be written: {reason}") from None

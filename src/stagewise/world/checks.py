@@ -1,9 +1,10 @@
 """Checks of arguments and arrays; each error names the field, its value and the rule."""
 
+import contextlib
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,19 @@ def field_error(
     return FieldError(place, group, row, column, problem)
 
 
+Wrong = Callable[[tuple[int, ...], str], StagewiseError]
+"""Makes the error about an entry of an array from its place and the problem."""
+
+
+def _at(name: str) -> Wrong:
+    return lambda place, problem: StagewiseError(f"{name}{indices(place)}{problem}")
+
+
+def indices(place: Iterable[int]) -> str:
+    """The place of an entry as it stands behind the name of an array."""
+    return "".join(f"[{number}]" for number in place)
+
+
 class Rule(NamedTuple):
     """What the numbers of a field may be: finite, and from `low` to `high`."""
 
@@ -67,29 +81,42 @@ class Rule(NamedTuple):
         kept &= values < math.inf if math.isinf(self.high) else values <= self.high
         return kept | np.isnan(values) if self.optional else kept
 
-    def column(
-        self, group: str, name: str, values: object, ids: tuple[str, ...], ndim: int = 1
+    def array(
+        self,
+        name: str,
+        values: object,
+        count: int | None = None,
+        things: str = "",
+        wrong: Wrong | None = None,
+        ndim: int = 1,
     ) -> npt.NDArray[Any]:
-        """`values` as a frozen array with an entry, or a row of them, for each of `ids`."""
-        if values is None and self.optional:
-            return not_given(len(ids))
+        """`values` as a frozen array with an entry, or a row of them, for each of `count` things.
 
-        def wrong(place: tuple[int, ...], problem: str) -> StagewiseError:
-            column = name + "".join(f"[{number}]" for number in place[1:])
-            return field_error(group, ids, place[0], column, problem)
-
-        dtype = np.int64 if self.whole else np.float64
-        array = frozen_array(f"{group}.{name}", values, dtype, wrong)
-        if array.ndim != ndim or len(array) != len(ids):
-            raise StagewiseError(
-                f"{group}.{name} has the shape {array.shape}: must have one "
-                f"{'value' if ndim == 1 else 'row'} for each of the {len(ids)} {group}"
-            )
+        Without a `count` there may be any number. None stands for an array of which nothing is
+        given, where that is allowed.
+        """
+        if values is None and self.optional and count is not None:
+            return not_given(count)
+        array = frozen_array(name, values, np.int64 if self.whole else np.float64, wrong)
+        fitting(name, array, len(array) if count is None else count, things, ndim)
         kept = self.kept_by(array)
         if not kept.all():
             place = _place(kept)
-            raise wrong(place, f" = {shown(array[place].item())}: {self.text}")
+            problem = f" = {shown(array[place].item())}: {self.text}"
+            raise (wrong or _at(name))(place, problem)
         return array
+
+
+def fitting(
+    name: str, array: npt.NDArray[Any], count: int, things: str, ndim: int = 1
+) -> npt.NDArray[Any]:
+    """`array` if it has an entry, or a row of them, for each of `count` things."""
+    if array.ndim != ndim or len(array) != count:
+        raise StagewiseError(
+            f"{name} has the shape {array.shape}: must have one "
+            f"{'value' if ndim == 1 else 'row'} for each of the {count} {things}"
+        )
+    return array
 
 
 def not_given(count: int) -> FloatArray:
@@ -98,15 +125,11 @@ def not_given(count: int) -> FloatArray:
 
 
 def frozen_array(
-    name: str,
-    values: object,
-    dtype: type[np.generic],
-    wrong: Callable[[tuple[int, ...], str], StagewiseError] | None = None,
+    name: str, values: object, dtype: type[np.generic], wrong: Wrong | None = None
 ) -> npt.NDArray[Any]:
     """`values` as an array of `dtype` that nothing can change, where nothing is lost by that.
 
-    The array is a copy, unless `values` is one that nobody can write to already. `wrong` makes the
-    error about an entry from its place and the problem.
+    The array is a copy, unless `values` is one that nobody can write to already.
 
     Raises
     ------
@@ -139,28 +162,23 @@ def frozen_array(
         raise StagewiseError(f"{name} = {shown(found)}: must be an array of numbers")
     if array.dtype == dtype:
         return frozen(np.array(array, order="C"))
-    made = np.empty(array.shape, dtype)
-    if array.dtype.kind == "O":
-        exact = np.empty(array.shape, np.bool_)
-        for place, value in np.ndenumerate(array):
-            number = _converted(value, dtype)
-            exact[place] = number is not None
-            made[place] = 0 if number is None else number
-    else:
-        with np.errstate(all="ignore"):
+    made, exact = np.zeros(array.shape, dtype), np.zeros(array.shape, np.bool_)
+    with np.errstate(all="ignore"):
+        if array.dtype.kind == "O":
+            for place, value in np.ndenumerate(array):
+                with contextlib.suppress(OverflowError, ValueError):
+                    if is_number(value):
+                        made[place] = value
+                        exact[place] = made[place] == value or made[place] != made[place]
+        else:
             made[...] = array.astype(dtype)
-            exact = (made == array) & (made.astype(array.dtype) == array)
-        if dtype is np.float64:
-            exact |= np.isnan(array)
+            exact = ((made == array) & (made.astype(array.dtype) == array)) | (made != made)
     if not exact.all():
         place = _place(exact)
         found = array[place].item() if array.dtype.kind != "O" else array[place]
         rule = "a whole number" if dtype is np.int64 else "a number"
         rule += " that 64 bits can hold" if is_number(found) and found % 1 == 0 else ""
-        problem = f" = {shown(found)}: must be {rule}"
-        if wrong is not None:
-            raise wrong(place, problem)
-        raise StagewiseError(name + "".join(f"[{number}]" for number in place) + problem)
+        raise (wrong or _at(name))(place, f" = {shown(found)}: must be {rule}")
     return frozen(made)
 
 
@@ -177,6 +195,10 @@ def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 class Frozen:
     """Arrays that nothing can change, also after they were sent to another process."""
+
+    def _set(self, name: str, value: object) -> None:
+        """Give a field of a frozen data class the value that it was checked as."""
+        object.__setattr__(self, name, value)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for value in state.values():
@@ -198,38 +220,23 @@ def names(group: str, values: object) -> tuple[str, ...]:
         raise StagewiseError(f"{group}.ids = {shown(values)}: must be a list of text")
     if not values:
         raise StagewiseError(f"{group}: there must be at least one")
-    for number, name in enumerate(values if set(map(type, values)) != {str} else ()):
+    kinds, seen = set(map(type, values)), set[str]()
+    # Looked at one by one only where something may be wrong: there may be a million.
+    fine = kinds == {str} and "" not in values and len(set(values)) == len(values)
+    for row, name in enumerate(() if fine and "".join(values).isascii() else values):
         if not isinstance(name, str):
-            raise StagewiseError(f"{group}[{number}].id = {shown(name)}: must be text")
-    ids = tuple(map(str, values))
-    problem = ""
-    if "" in ids:
-        number, problem = ids.index(""), "must not be empty"
-    elif len(set(ids)) != len(ids):
-        first: dict[str, int] = {}
-        number = next(i for i, name in enumerate(ids) if first.setdefault(name, i) != i)
-        problem = "must not occur twice"
-    else:
-        try:
-            "".join(ids).encode()
-        except UnicodeEncodeError:
-            number = next(i for i, name in enumerate(ids) if re.search("[\ud800-\udfff]", name))
-            problem = "must be text that UTF-8 can hold"
-    if problem:
-        place = f"{group}[{number}].id"
-        raise FieldError(place, group, number, "id", f" = {shown(ids[number])}: {problem}")
-    return ids
-
-
-def _converted(value: object, dtype: type[np.generic]) -> Any:
-    """`value` as a `dtype`; None where it is no number or does not fit."""
-    if not is_number(value):
-        return None
-    try:
-        number: Any = dtype(value)
-    except (OverflowError, ValueError):
-        return None
-    return number if number.item() == value or (number != number and value != value) else None
+            rule = "must be text"
+        elif name == "":
+            rule = "must not be empty"
+        elif name in seen:
+            rule = "must not occur twice"
+        elif re.search("[\ud800-\udfff]", name):
+            rule = "must be text that UTF-8 can hold"
+        else:
+            seen.add(name)
+            continue
+        raise FieldError(f"{group}[{row}].id", group, row, "id", f" = {shown(name)}: {rule}")
+    return tuple(map(str, values))
 
 
 def is_number(value: object) -> bool:

@@ -1,15 +1,31 @@
 """What training costs: delay and energy of a link, of an edge and of a round (Eqs. 4, 5)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from stagewise.world.checks import BoolArray, FloatArray, FrozenAsGiven, IntArray, field_error
-from stagewise.world.parts import MODEL_FIELDS, System
+from stagewise.errors import StagewiseError, shown
+from stagewise.world.checks import (
+    BoolArray,
+    FloatArray,
+    FrozenAsGiven,
+    IntArray,
+    Rule,
+    field_error,
+)
+from stagewise.world.parts import CLIENT_RULES, LINK_RULES, MODEL_FIELDS, System
 
 UNASSIGNED = -1
 
-LARGEST_COST = 1e300
+ROUND_RULES = {
+    "cpu_hz": ("clients", CLIENT_RULES["cpu_hz"]),
+    **{name: ("links", rule) for name, rule in LINK_RULES.items()},
+    "surcharge": ("clients", Rule()),
+}
+"""What a round may have values of its own for: of which things, and what they may be."""
+
+_LARGEST_COST = 1e300
 """Sums of costs below this one stay far from what a number can hold."""
 
 
@@ -159,14 +175,37 @@ def require_model(scenario: System, by_gain: BoolArray) -> None:
                 raise field_error(group, part.ids, row, name, problem)
 
 
-def largest_cost(scenario: System, costs: LinkCosts) -> float:
-    """More than any round can cost or take: as if every client served over every link it has."""
+def round_values(scenario: System, values: Mapping[str, object]) -> dict[str, FloatArray | None]:
+    """A round's own values by name, checked and frozen; None where it has none."""
+    found: dict[str, FloatArray | None] = {}
+    for name, given_values in values.items():
+        things, rule = ROUND_RULES[name]
+        count = len(getattr(scenario, things))
+        found[name] = (
+            None if given_values is None else rule.array(name, given_values, count, things)
+        )
+    return found
+
+
+def check_costs(scenario: System, costs: LinkCosts, of_link: str, of_round: str) -> None:
+    """Raise an error if a link or a round costs more than a number can hold.
+
+    `of_link` says so of a link, with places for its client's number and the names of both ends.
+    """
     edges, weights = scenario.edges, scenario.weights
+    finite = np.isfinite(costs.delay_s) & np.isfinite(costs.energy_j)
+    if not finite.all():
+        link = int(np.argmin(finite))
+        client, edge = scenario.links.client[link], scenario.links.edge[link]
+        names = shown(scenario.clients.ids[client]), shown(edges.ids[edge])
+        raise StagewiseError(of_link.format(client, *names))
+    # More than any round can cost or take: as if every client served over every link it has.
     with np.errstate(over="ignore", invalid="ignore"):
         delay = scenario.edge_rounds * costs.delay_s.max(initial=0.0) + edges.uplink_delay_s.max()
         energy = scenario.edge_rounds * costs.energy_j.sum() + edges.uplink_energy_j.sum()
         weighted = weights.delay * delay + weights.energy * energy + weights.continuity
-        return float(delay + energy + weighted)
+    if not delay + energy + weighted <= _LARGEST_COST:
+        raise StagewiseError(of_round)
 
 
 def edge_costs(scenario: System, costs: LinkCosts, assignment: IntArray) -> EdgeCosts:

@@ -2,9 +2,10 @@
 
 import math
 import re
-from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,10 @@ from stagewise.world.checks import (
     Rule,
     field_error,
     finite,
+    fitting,
     frozen,
     frozen_array,
+    indices,
     names,
     not_given,
 )
@@ -61,7 +64,7 @@ _LEFT_OUT: Any = None
 
 
 @dataclass(frozen=True)
-class Weights:
+class Weights(Frozen):
     """The weights of delay, energy and continuity in the objectives.
 
     Parameters
@@ -90,11 +93,11 @@ class Weights:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            _set(self, name, finite(f"weights.{name}", value, 0))
+            self._set(name, finite(f"weights.{name}", value, 0))
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Frozen):
     """What every edge must keep: (9a), (9b) in a round, (11a), (11b) with their margins in a plan.
 
     Parameters
@@ -132,15 +135,52 @@ class Limits:
             if name == "kld_max" and isinstance(value, float) and value == math.inf:
                 continue
             high = 1 if name.endswith("_risk") else math.inf
-            _set(self, name, finite(f"limits.{name}", value, 0, high))
+            self._set(name, finite(f"limits.{name}", value, 0, high))
         if self.kld_margin > self.kld_max:
             raise StagewiseError(
                 f"limits.kld_margin = {self.kld_margin}: must be at most kld_max = {self.kld_max}"
             )
 
 
+class Named(Frozen):
+    """Clients or edges: a name and an entry of every array for each."""
+
+    ids: tuple[str, ...]
+    position_m: FloatArray | None
+
+    def _check(self, group: str, rules: Mapping[str, Rule]) -> None:
+        self._set("ids", names(group, self.ids))
+        for name, rule in rules.items():
+            self._set(name, self._column(group, name, rule, getattr(self, name)))
+        if self.position_m is None:
+            return
+        array = self._column(group, "position_m", _POSITION, self.position_m, ndim=2)
+        if array.shape[1] != 2:
+            raise StagewiseError(
+                f"{group}.position_m has the shape {array.shape}: must have x and y"
+            )
+        half = np.isnan(array).sum(axis=1) == 1
+        if half.any():
+            problem = ": x and y must both be given, or neither"
+            raise field_error(group, self.ids, int(np.argmax(half)), "position_m", problem)
+        self._set("position_m", array)
+
+    def _column(self, group: str, name: str, rule: Rule, values: object, ndim: int = 1) -> Any:
+        def wrong(place: tuple[int, ...], problem: str) -> StagewiseError:
+            return field_error(group, self.ids, place[0], name + indices(place[1:]), problem)
+
+        return rule.array(f"{group}.{name}", values, len(self), group, wrong, ndim)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.ids)}
+
+
 @dataclass(frozen=True, eq=False)
-class Edges(Frozen):
+class Edges(Named):
     """Edge servers, one entry of every array each.
 
     Parameters
@@ -176,21 +216,11 @@ class Edges(Frozen):
     position_m: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        _set(self, "ids", names("edges", self.ids))
-        for name, rule in EDGE_RULES.items():
-            _set(self, name, rule.column("edges", name, getattr(self, name), self.ids))
-        _set(self, "position_m", _position("edges", self.position_m, self.ids))
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @cached_property
-    def index(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.ids)}
+        self._check("edges", EDGE_RULES)
 
 
 @dataclass(frozen=True, eq=False)
-class Clients(Frozen):
+class Clients(Named):
     """Clients, one entry of every array each.
 
     Parameters
@@ -235,28 +265,18 @@ class Clients(Frozen):
     history: tuple[str | None, ...] | None = None
 
     def __post_init__(self) -> None:
-        _set(self, "ids", names("clients", self.ids))
-        counts = _COUNTS.column("clients", "label_counts", self.label_counts, self.ids, ndim=2)
+        self._check("clients", CLIENT_RULES)
+        counts = self._column("clients", "label_counts", _COUNTS, self.label_counts, ndim=2)
         if counts.shape[1] == 0:
             raise StagewiseError("clients.label_counts: there must be at least one label")
-        _set(self, "label_counts", counts)
-        _DATA.column("clients", "data size (sum of label_counts)", self.data, self.ids)
-        for name, rule in CLIENT_RULES.items():
-            _set(self, name, rule.column("clients", name, getattr(self, name), self.ids))
+        self._set("label_counts", counts)
+        self._column("clients", "data size (sum of label_counts)", _DATA, self.data)
         absent = np.isnan(self.batch_fraction)
         if absent.any():
             filled = frozen(np.where(absent, BATCH_FRACTION, self.batch_fraction))
-            _set(self, "batch_fraction", filled)
-        _set(self, "position_m", _position("clients", self.position_m, self.ids))
+            self._set("batch_fraction", filled)
         if self.history is not None:
-            _set(self, "history", checked_history(self.history, self.ids))
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @cached_property
-    def index(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.ids)}
+            self._set("history", checked_history(self.history, self.ids))
 
     @cached_property
     def data(self) -> IntArray:
@@ -318,17 +338,13 @@ class Links(Frozen):
 
     def __post_init__(self) -> None:
         for name in ("start", "edge"):
-            _set(self, name, frozen_array(f"links.{name}", getattr(self, name), np.int64))
+            self._set(name, frozen_array(f"links.{name}", getattr(self, name), np.int64))
+        links = len(self)
+        fitting("links.edge", self.edge, links, "links")
         for name in LINK_RULES:
-            values = not_given(len(self)) if getattr(self, name) is None else getattr(self, name)
-            _set(self, name, _link_values(name, values))
-        for name in ("edge", *LINK_RULES):
-            shape = getattr(self, name).shape
-            if shape != (len(self.edge),):
-                raise StagewiseError(
-                    f"links.{name} has the shape {shape}: must have one value for each of the "
-                    f"{len(self.edge)} links"
-                )
+            values = not_given(links) if getattr(self, name) is None else getattr(self, name)
+            array = frozen_array(f"links.{name}", values, np.float64, partial(_wrong_link, name))
+            self._set(name, fitting(f"links.{name}", array, links, "links"))
         start = self.start
         if start.ndim != 1 or len(start) == 0 or start[0] != 0:
             raise StagewiseError(f"links.start = {shown(start.tolist())}: must begin with 0")
@@ -338,10 +354,9 @@ class Links(Frozen):
             raise StagewiseError(
                 f"links.start[{at}] = {start[at]}: must not be below the one before, {start[at - 1]}"
             )
-        if start[-1] != len(self.edge):
+        if start[-1] != links:
             raise StagewiseError(
-                f"links.start[{len(start) - 1}] = {start[-1]}: must be the number of links, "
-                f"{len(self.edge)}"
+                f"links.start[{len(start) - 1}] = {start[-1]}: must be the number of links, {links}"
             )
 
     def __len__(self) -> int:
@@ -409,38 +424,25 @@ class Links(Frozen):
         return frozen(self.client * self._stride + self.edge)
 
 
-class System(Protocol):
-    """What costs and files need to know of a scenario, which is built upon both."""
+@dataclass(frozen=True, eq=False)
+class System(Frozen):
+    """The fields of a scenario: what its costs and its files are made from."""
 
-    @property
-    def clients(self) -> Clients: ...
-    @property
-    def edges(self) -> Edges: ...
-    @property
-    def links(self) -> Links: ...
-    @property
-    def local_steps(self) -> int: ...
-    @property
-    def edge_rounds(self) -> int: ...
-    @property
-    def model_bits(self) -> float: ...
-    @property
-    def noise_w_per_hz(self) -> float: ...
-    @property
-    def weights(self) -> Weights: ...
-    @property
-    def limits(self) -> Limits: ...
-    @property
-    def reference(self) -> FloatArray | None: ...
-    @property
-    def window(self) -> int | None: ...
+    clients: Clients
+    edges: Edges
+    links: Links
+    local_steps: int = 5
+    edge_rounds: int = 3
+    model_bits: float = 698_880
+    noise_w_per_hz: float = 3.981e-21
+    weights: Weights = field(default_factory=Weights)
+    limits: Limits = field(default_factory=Limits)
+    reference: FloatArray | None = None
+    window: int | None = None
 
 
-def _link_values(name: str, values: object) -> FloatArray:
-    def wrong(place: tuple[int, ...], problem: str) -> StagewiseError:
-        return FieldError(f"links.{name}[{place[0]}]", "links", place[0], name, problem)
-
-    return frozen_array(f"links.{name}", values, np.float64, wrong)
+def _wrong_link(name: str, place: tuple[int, ...], problem: str) -> StagewiseError:
+    return FieldError(f"links.{name}[{place[0]}]", "links", place[0], name, problem)
 
 
 def checked_history(history: object, ids: tuple[str, ...]) -> tuple[str | None, ...]:
@@ -455,20 +457,3 @@ def checked_history(history: object, ids: tuple[str, ...]) -> tuple[str | None, 
             problem = f" = {shown(past)}: must be text of 0 and 1, oldest first"
             raise field_error("clients", ids, row, "history", problem)
     return tuple(history)
-
-
-def _position(group: str, values: object, ids: tuple[str, ...]) -> FloatArray | None:
-    if values is None:
-        return None
-    array = _POSITION.column(group, "position_m", values, ids, ndim=2)
-    if array.shape[1] != 2:
-        raise StagewiseError(f"{group}.position_m has the shape {array.shape}: must have x and y")
-    half = np.isnan(array).sum(axis=1) == 1
-    if half.any():
-        problem = ": x and y must both be given, or neither"
-        raise field_error(group, ids, int(np.argmax(half)), "position_m", problem)
-    return array
-
-
-def _set(part: object, name: str, value: object) -> None:
-    object.__setattr__(part, name, value)

@@ -3,26 +3,15 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.world.checks import Frozen, Rule, frozen, frozen_array, instance_of, whole
-from stagewise.world.costs import LARGEST_COST, LinkCosts, largest_cost, link_costs
+from stagewise.world.checks import Frozen, fitting, frozen, instance_of, whole
+from stagewise.world.costs import ROUND_RULES, LinkCosts, check_costs, link_costs, round_values
+from stagewise.world.parts import LINK_RULES
 from stagewise.world.scenario import LARGEST_COUNT, BoolArray, FloatArray, Scenario
-
-_POSITIVE = Rule(open_below=True, optional=True)
-_NOT_NEGATIVE = Rule(optional=True)
-_COSTS = ("cpu_hz", "gain", "delay_s", "energy_j")
-_NUMBERS = {
-    "cpu_hz": ("clients", _POSITIVE),
-    "gain": ("links", _POSITIVE),
-    "delay_s": ("links", _NOT_NEGATIVE),
-    "energy_j": ("links", _NOT_NEGATIVE),
-    "surcharge": ("clients", Rule()),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,34 +60,33 @@ class Round(Frozen):
 
     def __post_init__(self) -> None:
         instance_of("scenario", self.scenario, Scenario)
-        sizes = {"clients": len(self.scenario.clients), "links": len(self.scenario.links)}
-        object.__setattr__(self, "index", whole("index", self.index, 0, LARGEST_COUNT))
-        for name, things in (("online", "clients"), ("up", "links")):
-            if name == "online" or self.up is not None:
-                mask = _mask(name, getattr(self, name))
-                object.__setattr__(self, name, _fitting(name, mask, sizes[things], things))
-        for name, (things, rule) in _NUMBERS.items():
-            if getattr(self, name) is not None:
-                values = frozen_array(name, getattr(self, name), np.float64)
-                kept = rule.kept_by(_fitting(name, values, sizes[things], things))
-                if not kept.all():
-                    bad = int(np.argmin(kept))
-                    found = shown(values[bad].item())
-                    raise StagewiseError(f"{name}[{bad}] = {found}: {rule.text}")
-                object.__setattr__(self, name, values)
-        if self._has_own_costs:
-            _check_costs(self)
+        self._set("index", whole("index", self.index, 0, LARGEST_COUNT))
+        self._set("online", _mask("online", self.online, len(self.scenario.clients), "clients"))
+        if self.up is not None:
+            self._set("up", _mask("up", self.up, len(self.scenario.links), "links"))
+        given = {name: getattr(self, name) for name in ROUND_RULES}
+        for name, values in round_values(self.scenario, given).items():
+            self._set(name, values)
+        if self._own_costs:
+            own = ", ".join(self._own_costs)
+            check_costs(
+                self.scenario,
+                self.costs,
+                f"{own}: the delay and energy of client {{1}} must be small enough to represent",
+                f"{own}: the round's cost must be small enough to represent",
+            )
 
     @property
-    def _has_own_costs(self) -> bool:
-        return any(getattr(self, name) is not None for name in _COSTS)
+    def _own_costs(self) -> dict[str, FloatArray]:
+        """What the round says of the costs of links, as `link_costs` takes it."""
+        own = {name: getattr(self, name) for name in ("cpu_hz", *LINK_RULES)}
+        return {name: values for name, values in own.items() if values is not None}
 
     @cached_property
     def costs(self) -> LinkCosts:
         """T_ij and E_ij of every link in this round."""
-        if not self._has_own_costs:
-            return self.scenario.costs
-        return link_costs(self.scenario, self.cpu_hz, self.gain, self.delay_s, self.energy_j)
+        own = self._own_costs
+        return link_costs(self.scenario, **own) if own else self.scenario.costs
 
     @cached_property
     def usable(self) -> BoolArray:
@@ -198,38 +186,12 @@ def client_number(scenario: Scenario, name: object, field: str) -> int:
     return number
 
 
-def _mask(name: str, values: npt.ArrayLike) -> BoolArray:
-    """`values` as a frozen array of true and false."""
+def _mask(name: str, values: npt.ArrayLike, count: int, things: str) -> BoolArray:
+    """`values` as a frozen array of true and false, one for each of `count` things."""
     try:
         array = np.array(values)
     except Exception:  # whatever the conversion of an unknown object may raise
         array = np.array(None)
     if array.dtype != np.bool_:
         raise StagewiseError(f"{name} = {shown(values)}: must be an array of true and false")
-    return frozen(array)
-
-
-def _fitting(name: str, array: npt.NDArray[Any], length: int, things: str) -> npt.NDArray[Any]:
-    """`array` if it has one value for each of so many `things`."""
-    if array.shape != (length,):
-        raise StagewiseError(
-            f"{name} has the shape {array.shape}: must have one value for each of the {length} "
-            f"{things}"
-        )
-    return array
-
-
-def _check_costs(round_: Round) -> None:
-    scenario, costs = round_.scenario, round_.costs
-    own = [name for name in _COSTS if getattr(round_, name) is not None]
-    finite = np.isfinite(costs.delay_s) & np.isfinite(costs.energy_j)
-    if not finite.all():
-        name = scenario.clients.ids[scenario.links.client[int(np.argmin(finite))]]
-        raise StagewiseError(
-            f"{', '.join(own)}: the delay and energy of client {shown(name)} must be small enough to "
-            f"represent"
-        )
-    if not largest_cost(scenario, costs) <= LARGEST_COST:
-        raise StagewiseError(
-            f"{', '.join(own)}: the round's cost must be small enough to represent"
-        )
+    return frozen(fitting(name, array, count, things))

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import decode_json_lines, read_bytes, writing
+from stagewise.files import decode_json_lines, errors_at, read_bytes, writing
+from stagewise.world.checks import finite
 from stagewise.world.records import Measured
 from stagewise.world.rounds import Round, client_number, round_of
 from stagewise.world.scenario import BoolArray, FloatArray, Scenario
@@ -48,10 +49,8 @@ def load_rounds(path: str | Path, scenario: Scenario) -> list[Round]:
     rounds = []
     for index, line in enumerate(lines):
         record = _RoundRecord(online=line) if isinstance(line, list) else line
-        try:
+        with errors_at(f"{path}: round {index}"):
             rounds.append(_from_record(scenario, record, index))
-        except StagewiseError as error:
-            raise StagewiseError(f"{path}: round {index}: {error}") from None
     return rounds
 
 
@@ -95,8 +94,8 @@ def _from_record(scenario: Scenario, record: _RoundRecord, index: int) -> Round:
 def _cpu_hz(scenario: Scenario, changes: Mapping[str, float]) -> FloatArray:
     values = scenario.clients.cpu_hz.copy()
     for name, value in changes.items():
-        _positive(f"cpu_hz[{shown(name)}]", value)
-        values[client_number(scenario, name, "cpu_hz")] = value
+        number = client_number(scenario, name, "cpu_hz")
+        values[number] = finite(f"cpu_hz[{shown(name)}]", value, 0, open_below=True)
     return values
 
 
@@ -119,9 +118,9 @@ def _links(
                 )
             link = by_edge[edge]
             if isinstance(value, Measured):
-                delay_s[link] = _not_negative(f"{where}.delay_s", value.delay_s)
+                delay_s[link] = finite(f"{where}.delay_s", value.delay_s, 0)
                 if not math.isnan(value.energy_j):
-                    energy_j[link] = _not_negative(f"{where}.energy_j", value.energy_j)
+                    energy_j[link] = finite(f"{where}.energy_j", value.energy_j, 0)
                 elif scenario.weights.energy > 0:
                     raise StagewiseError(
                         f"{where}.energy_j: must be given where the weight of energy is above 0"
@@ -129,7 +128,7 @@ def _links(
                 else:
                     energy_j[link] = 0.0
             else:
-                gain[link], gains = _positive(where, value), True
+                gain[link], gains = finite(where, value, 0, open_below=True), True
     measured = not np.isnan(delay_s).all()
     return gain if gains else None, *((delay_s, energy_j) if measured else (None, None))
 
@@ -159,18 +158,6 @@ def _links_of(scenario: Scenario, client: int) -> dict[str, int]:
     links = scenario.links
     row = range(int(links.start[client]), int(links.start[client + 1]))
     return {scenario.edges.ids[links.edge[link]]: link for link in row}
-
-
-def _positive(where: str, value: float) -> float:
-    if not (np.isfinite(value) and value > 0):
-        raise StagewiseError(f"{where} = {shown(value)}: must be a finite number above 0")
-    return value
-
-
-def _not_negative(where: str, value: float) -> float:
-    if not (np.isfinite(value) and value >= 0):
-        raise StagewiseError(f"{where} = {shown(value)}: must be a finite number of at least 0")
-    return value
 
 
 def _to_line(round_: Round) -> "list[str] | _RoundRecord":

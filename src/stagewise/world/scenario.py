@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +14,7 @@ from stagewise.world.checks import (
     BoolArray,
     FieldError,
     FloatArray,
-    Frozen,
     IntArray,
-    Rule,
     finite,
     frozen,
     frozen_array,
@@ -24,16 +22,16 @@ from stagewise.world.checks import (
     whole,
 )
 from stagewise.world.costs import (
-    LARGEST_COST,
     LinkCosts,
+    check_costs,
     given,
-    largest_cost,
     link_costs,
     overridden,
     require_model,
+    round_values,
 )
 from stagewise.world.estimator import DEFAULT_WINDOW
-from stagewise.world.parts import Clients, Edges, Limits, Links, Weights
+from stagewise.world.parts import Clients, Edges, Limits, Links, System, Weights
 from stagewise.world.scenario_json import json_parts, sha256_of
 from stagewise.world.tables import Table, Tables
 
@@ -52,7 +50,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class Scenario(Frozen):
+class Scenario(System):
     """One federated system. Every value is checked on construction; nothing in it changes after.
 
     Parameters
@@ -87,17 +85,6 @@ class Scenario(Frozen):
     array([0.4, 0.7])
     """
 
-    clients: Clients
-    edges: Edges
-    links: Links
-    local_steps: int = 5
-    edge_rounds: int = 3
-    model_bits: float = 698_880
-    noise_w_per_hz: float = 3.981e-21
-    weights: Weights = field(default_factory=Weights)
-    limits: Limits = field(default_factory=Limits)
-    reference: FloatArray | None = None
-    window: int | None = None
     file_sha256: str | None = None
 
     def __post_init__(self) -> None:
@@ -109,7 +96,12 @@ class Scenario(Frozen):
         self._check_reference()
         self._check_links()
         self._check_model()
-        self._check_costs()
+        check_costs(
+            self,
+            self.costs,
+            "clients[{}] ({}): the delay or energy of its link to {} is too large to represent",
+            "weights, edges, clients: the delay, energy or cost of a round is too large to represent",
+        )
 
     @classmethod
     def from_tables(
@@ -234,10 +226,8 @@ class Scenario(Frozen):
         array([ True, False])
         """
         clients, links = self.clients, self.links
-        cpu_hz = _own_values("cpu_hz", cpu_hz, len(clients))
-        gain = _own_values("gain", gain, len(links))
-        delay_s = _own_values("delay_s", delay_s, len(links))
-        energy_j = _own_values("energy_j", energy_j, len(links))
+        own = {"cpu_hz": cpu_hz, "gain": gain, "delay_s": delay_s, "energy_j": energy_j}
+        cpu_hz, gain, delay_s, energy_j = round_values(self, own).values()
         if online_probability is not None:
             clients = replace(clients, online_probability=online_probability, history=None)
         if cpu_hz is not None:
@@ -263,13 +253,13 @@ class Scenario(Frozen):
 
     def _check_scalars(self) -> None:
         for name in ("local_steps", "edge_rounds"):
-            _set(self, name, whole(name, getattr(self, name), 1, LARGEST_COUNT))
+            self._set(name, whole(name, getattr(self, name), 1, LARGEST_COUNT))
         if self.window is not None:
-            _set(self, "window", whole("window", self.window, 1, LARGEST_COUNT))
+            self._set("window", whole("window", self.window, 1, LARGEST_COUNT))
         for name in ("model_bits", "noise_w_per_hz"):
             value = getattr(self, name)
             absent = value is None or (isinstance(value, float | np.floating) and value != value)
-            _set(self, name, math.nan if absent else finite(name, value, 0, open_below=True))
+            self._set(name, math.nan if absent else finite(name, value, 0, open_below=True))
 
     def _check_reference(self) -> None:
         if self.reference is None:
@@ -280,12 +270,11 @@ class Scenario(Frozen):
                 f"reference has {reference.size} entries: there must be one for each of the "
                 f"{self.labels} labels"
             )
-        rule = Rule(high=1, open_below=True)
-        if not rule.kept_by(reference).all() or abs(reference.sum() - 1) > 1e-6:
+        if not (reference > 0).all() or not abs(reference.sum() - 1) <= 1e-6:
             raise StagewiseError(
                 f"reference = {shown(reference.tolist())}: all entries must be above 0 and sum to 1"
             )
-        _set(self, "reference", reference)
+        self._set("reference", reference)
 
     def _check_links(self) -> None:
         links, edges = self.links, len(self.edges)
@@ -323,22 +312,6 @@ class Scenario(Frozen):
         found = shown(getattr(self.links, column)[link].item())
         return FieldError(place, "links", link, column, f" = {found}: {rule}")
 
-    def _check_costs(self) -> None:
-        costs = self.costs
-        finite_costs = np.isfinite(costs.delay_s) & np.isfinite(costs.energy_j)
-        if not finite_costs.all():
-            bad = int(np.argmin(finite_costs))
-            client = self.links.client[bad]
-            raise StagewiseError(
-                f"clients[{client}] ({shown(self.clients.ids[client])}): the delay or energy of its "
-                f"link to {shown(self.edges.ids[self.links.edge[bad]])} is too large to represent"
-            )
-        if not largest_cost(self, costs) <= LARGEST_COST:
-            raise StagewiseError(
-                "weights, edges, clients: the delay, energy or cost of a round is too large to "
-                "represent"
-            )
-
 
 _PARTS: Mapping[str, Any] = {
     "clients": Clients,
@@ -347,17 +320,3 @@ _PARTS: Mapping[str, Any] = {
     "weights": Weights,
     "limits": Limits,
 }
-
-
-def _own_values(name: str, values: object, count: int) -> FloatArray | None:
-    """A round's own values as an array, if there is one for each client or link."""
-    if values is None:
-        return None
-    array = frozen_array(name, values, np.float64)
-    if array.shape != (count,):
-        raise StagewiseError(f"{name} has the shape {array.shape}: must be ({count},)")
-    return array
-
-
-def _set(scenario: Scenario, name: str, value: object) -> None:
-    object.__setattr__(scenario, name, value)

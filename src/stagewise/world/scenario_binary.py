@@ -15,8 +15,8 @@ from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_json import (
     FORMAT,
     FORMAT_2,
-    beyond_version_1,
     format_of,
+    require_format,
     scalar_fields,
 )
 
@@ -85,7 +85,5 @@ def decode(content: bytes) -> Scenario:
         raise StagewiseError(f"format = {shown(version)}: must be {FORMAT!r} or {FORMAT_2!r}")
     record = decode_json(scalars, ScalarsRecord, "scalars")
     scenario = Scenario(*made, **record.arguments())
-    beyond = beyond_version_1(scenario) if version == FORMAT else None
-    if beyond is not None:
-        raise StagewiseError(beyond)
+    require_format(scenario, version)
     return scenario

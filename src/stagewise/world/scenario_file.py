@@ -4,13 +4,12 @@ import math
 from pathlib import Path
 from typing import Literal
 
-from stagewise.errors import StagewiseError
-from stagewise.files import decode_json, read_bytes, writing
+from stagewise.files import decode_json, errors_at, read_bytes, writing
 from stagewise.world import scenario_binary
 from stagewise.world.checks import field_error
 from stagewise.world.records import ClientRecord, EdgeRecord, ScalarsRecord, parts_of
 from stagewise.world.scenario import Scenario
-from stagewise.world.scenario_json import FORMAT, beyond_version_1, json_parts, sha256_of
+from stagewise.world.scenario_json import FORMAT, json_parts, require_format, sha256_of
 
 BINARY_SUFFIX = ".safetensors"
 
@@ -43,14 +42,12 @@ def load_scenario(path: str | Path) -> Scenario:
     stagewise.errors.StagewiseError: nowhere.json: cannot be read: No such file or directory
     """
     content = read_bytes(path)
-    try:
-        if str(path).endswith(BINARY_SUFFIX):
+    if str(path).endswith(BINARY_SUFFIX):
+        with errors_at(path):
             return scenario_binary.decode(content)
-        return _decode(content, str(path))
-    except StagewiseError as error:
-        message = str(error)
-        prefix = f"{path}: "
-        raise StagewiseError(message if message.startswith(prefix) else prefix + message) from None
+    record = decode_json(content, _ScenarioFile, str(path))
+    with errors_at(path):
+        return _scenario(record, sha256_of([content]))
 
 
 def save_scenario(scenario: Scenario, path: str | Path) -> None:
@@ -84,20 +81,15 @@ def save_scenario(scenario: Scenario, path: str | Path) -> None:
                 stream.write(part)
 
 
-def _decode(content: bytes, source: str) -> Scenario:
-    record = decode_json(content, _ScenarioFile, source)
-    clients, edges, links = parts_of(record.clients, record.edges, record.window)
-    scenario = Scenario(
-        clients, edges, links, **record.arguments(), file_sha256=sha256_of([content])
-    )
+def _scenario(record: _ScenarioFile, sha256: str) -> Scenario:
+    parts = parts_of(record.clients, record.edges, record.window)
+    scenario = Scenario(*parts, **record.arguments(), file_sha256=sha256)
     for row, client in enumerate(record.clients):
         # The model needs it; only where everything was measured is there a default.
         if math.isnan(client.batch_fraction) and (
             record.format == FORMAT or any(isinstance(v, float) for v in client.links.values())
         ):
             problem = " must be given where a link has a channel gain"
-            raise field_error("clients", clients.ids, row, "batch_fraction", problem)
-    beyond = beyond_version_1(scenario) if record.format == FORMAT else None
-    if beyond is not None:
-        raise StagewiseError(beyond)
+            raise field_error("clients", scenario.clients.ids, row, "batch_fraction", problem)
+    require_format(scenario, record.format)
     return scenario

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stagewise.errors import shown
+from stagewise.errors import StagewiseError, shown
 from stagewise.world.checks import FloatArray
 from stagewise.world.parts import CLIENT_RULES, EDGE_RULES, MODEL_FIELDS, System
 from stagewise.world.records import NOT_GIVEN, ClientRecord, EdgeRecord, Measured, Record
@@ -27,7 +27,7 @@ def sha256_of(parts: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def beyond_version_1(scenario: System) -> str | None:
+def _beyond_version_1(scenario: System) -> str | None:
     """What a file of version 1 cannot say of the scenario; None where it can say all."""
     rule = f"must be given in {FORMAT}"
     if not math.isfinite(scenario.limits.kld_max):
@@ -51,7 +51,14 @@ def beyond_version_1(scenario: System) -> str | None:
 
 def format_of(scenario: System) -> str:
     """The version its files have: the first that can say everything."""
-    return FORMAT if beyond_version_1(scenario) is None else FORMAT_2
+    return FORMAT if _beyond_version_1(scenario) is None else FORMAT_2
+
+
+def require_format(scenario: System, version: str) -> None:
+    """Raise an error if a file of that version cannot say what its scenario is."""
+    beyond = _beyond_version_1(scenario) if version == FORMAT else None
+    if beyond is not None:
+        raise StagewiseError(beyond)
 
 
 def json_parts(scenario: System) -> Iterator[bytes]:
