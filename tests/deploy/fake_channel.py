@@ -19,6 +19,12 @@ class FakeChannel:
         self.due, self.ready = [], []
         self.sent = 0
 
+    def now(self):
+        return self.clock()
+
+    def wait(self, seconds):
+        self.clock.wait(seconds)
+
     def node_names(self):
         return tuple(name for name in self.apps if name not in self.gone)
 

@@ -98,7 +98,6 @@ def test_an_edge_s_data_is_what_it_reports_whatever_becomes_of_updates(seed):
 
     from stagewise.decisions import make_decision
     from stagewise.deploy.apps import client_app
-    from stagewise.deploy.channel import Clock
     from stagewise.deploy.exchange import RoundOrder
     from stagewise.deploy.flat import Flat
     from stagewise.world.rounds import Round
@@ -118,7 +117,7 @@ def test_an_edge_s_data_is_what_it_reports_whatever_becomes_of_updates(seed):
     decision = make_decision(round_, answer, method="", decision_ms=0)
     ids = scenario.clients.ids
     groups = {scenario.edges.ids[0]: ids[:3], scenario.edges.ids[1]: ids[3:]}
-    transport = Flat(scenario, channel, Clock(clock, clock.wait))
+    transport = Flat(scenario, channel)
     trained = transport.train_round(RoundOrder(0, MODEL, groups, 60.0))
     for reported in (trained.edges, ()):
         found = outcome_of(decision, trained.clients, reported).edges

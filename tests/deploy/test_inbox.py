@@ -1,6 +1,7 @@
 """Replies are fetched beside the caller's work: one that does not come keeps nobody waiting."""
 
 import threading
+import time
 
 import pytest
 
@@ -217,6 +218,9 @@ class Channel:
     def node_names(self):
         return ("a", "b")
 
+    now = staticmethod(time.monotonic)
+    wait = staticmethod(time.sleep)
+
 
 def edge_order(deadline_s: float) -> EdgeOrder:
     return EdgeOrder(
@@ -232,19 +236,19 @@ def test_a_round_ends_at_its_deadline_while_a_pull_blocks(source, box):
     channel = Channel(source, box)
     source.block.clear()
     (result,) = train_edges(channel, [edge_order(0.5)], weights())
-    assert [report.fate for report in result.reports] == ["late", "late"]
-    assert result.data == 0
+    assert [report.fate for report in result.clients] == ["late", "late"]
+    assert result.report.data == 0
     source.block.set()
     until(box, 2)  # they come in the end, and nobody counts them
     (again,) = train_edges(channel, [edge_order(60.0)], weights())
-    assert [report.fate for report in again.reports] == ["counted", "counted"]
+    assert [report.fate for report in again.clients] == ["counted", "counted"]
 
 
 def test_a_sender_that_died_during_its_upload_costs_only_its_own_update(source, box):
     channel = Channel(source, box)
     channel.stuck.add("a")
     (result,) = train_edges(channel, [edge_order(5.0)], weights())
-    assert {report.client: report.fate for report in result.reports} == {
+    assert {report.client: report.fate for report in result.clients} == {
         "a": "late",
         "b": "counted",
     }

@@ -16,7 +16,6 @@ from deploy_cases import TASK, ManualClock, fates, largest_difference, same_figu
 from fake_channel import FakeChannel, changed
 
 from stagewise.deploy.apps import client_app, edge_app
-from stagewise.deploy.channel import Clock
 from stagewise.deploy.exchange import RoundOrder
 from stagewise.deploy.flat import Flat
 from stagewise.deploy.hierarchical import Hierarchical
@@ -49,22 +48,19 @@ class Nodes:
 
     def __init__(self, design, task):
         self.clock = ManualClock()
-        clock = Clock(self.clock, self.clock.wait)
         apps = {client: client_app.make_app(client, training(task, client)) for client in CLIENTS}
         if design == "F":
             self.channels = [FakeChannel(apps, self.clock)]
-            self.transport = Flat(SYSTEM, self.channels[0], clock)
+            self.transport = Flat(SYSTEM, self.channels[0])
             return
         below = {edge: FakeChannel(apps, self.clock) for edge in EDGES}
         above = {
-            edge: edge_app.make_app(
-                edge, lambda channel=channel: contextlib.nullcontext(channel), clock
-            )
+            edge: edge_app.make_app(edge, lambda channel=channel: contextlib.nullcontext(channel))
             for edge, channel in below.items()
         }
         self.cloud = FakeChannel(above, self.clock)
         self.channels = list(below.values())
-        self.transport = Hierarchical(SYSTEM, self.cloud, clock)
+        self.transport = Hierarchical(SYSTEM, self.cloud)
 
     def replace(self, client, change):
         """Let `change` turn the client's replies into others."""

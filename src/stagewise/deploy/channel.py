@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,17 +14,6 @@ from stagewise.errors import StagewiseError
 from stagewise.fates import Fate
 
 POLL_S = 0.3
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The seconds that pass, and how to wait for them."""
-
-    now: Callable[[], float] = time.monotonic
-    wait: Callable[[float], None] = time.sleep
-
-
-SYSTEM_CLOCK = Clock()
 
 
 @dataclass(frozen=True)
@@ -62,25 +50,30 @@ class MessageChannel(Protocol):
         """What has arrived since, for any message ever sent; each reply once. Does not wait."""
         ...
 
+    def now(self) -> float:
+        """The seconds on its channel."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Let so many seconds pass."""
+        ...
+
 
 def replies_until(
-    channel: MessageChannel,
-    message_ids: Iterable[str | None],
-    deadline: float,
-    clock: Clock = SYSTEM_CLOCK,
+    channel: MessageChannel, message_ids: Iterable[str | None], deadline: float
 ) -> Iterator[IncomingReply]:
     """The first reply to each message as it arrives, until all have or the clock is at `deadline`."""
     waiting = {message_id for message_id in message_ids if message_id is not None}
-    while waiting and clock.now() < deadline:
+    while waiting and channel.now() < deadline:
         arrived = channel.receive()
-        if clock.now() >= deadline:
+        if channel.now() >= deadline:
             return
         for reply in arrived:
             if reply.message_id in waiting:
                 waiting.remove(reply.message_id)
                 yield reply
         if waiting and not arrived:
-            clock.wait(POLL_S)
+            channel.wait(POLL_S)
 
 
 def roll_call(
@@ -88,14 +81,13 @@ def roll_call(
     names: Collection[str],
     deadline_s: float,
     margin_s: float = 0.0,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, tuple[RollCallReply, float]]:
     """The replies of those among `names` who are connected, and the seconds each took.
 
     Whoever asks others in turn has `margin_s` less. A node that says it is someone other than it was
     registered as is left out.
     """
-    began = clock.now()
+    began = channel.now()
     asked = [name for name in channel.node_names() if name in names]
     request = pack(RollCallRequest(deadline_s=max(deadline_s - margin_s, 0.0)))
     message_ids = channel.send(
@@ -103,11 +95,11 @@ def roll_call(
     )
     name_of = dict(zip(message_ids, asked, strict=True))
     present: dict[str, tuple[RollCallReply, float]] = {}
-    for message in replies_until(channel, message_ids, began + deadline_s, clock):
+    for message in replies_until(channel, message_ids, began + deadline_s):
         if message.content is not None:
             name = name_of[message.message_id]
             with contextlib.suppress(StagewiseError):
                 reply = read(message.content, RollCallReply)
                 if reply.id == name:
-                    present[name] = reply, clock.now() - began
+                    present[name] = reply, channel.now() - began
     return present

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 from flwr.app import RecordDict
 
-from stagewise.deploy.aggregation import mean_model, model_fault, update_norm
-from stagewise.deploy.channel import (
-    POLL_S,
-    SYSTEM_CLOCK,
-    Clock,
-    IncomingReply,
-    MessageChannel,
-    OutgoingMessage,
+from stagewise.deploy.aggregation import cloud_model, mean_model, model_fault, update_norm
+from stagewise.deploy.channel import POLL_S, IncomingReply, MessageChannel, OutgoingMessage
+from stagewise.deploy.exchange import (
+    ClientReport,
+    EdgeReport,
+    JudgedReply,
+    RoundOrder,
+    TrainedRound,
 )
-from stagewise.deploy.exchange import ClientReport, JudgedReply, RoundOrder
 from stagewise.deploy.messages import (
     LONGEST_REASON,
     TRAIN,
@@ -55,26 +54,47 @@ def edge_orders(scenario: Scenario, order: RoundOrder, deadline_s: float) -> lis
     ]
 
 
+@dataclass(frozen=True, eq=False)
+class EdgeResult:
+    """What became of an edge's model and of its clients' updates; with the model if there is one."""
+
+    report: EdgeReport
+    weights: ModelWeights | None
+    clients: Sequence[ClientReport]
+
+
 def train_edges(
-    channel: MessageChannel,
-    orders: Sequence[EdgeOrder],
-    weights: ModelWeights,
-    clock: Clock = SYSTEM_CLOCK,
-) -> list[EdgeTraining]:
+    channel: MessageChannel, orders: Sequence[EdgeOrder], weights: ModelWeights
+) -> list[EdgeResult]:
     """Take every edge through its edge rounds; each goes on as soon as its own clients answered.
 
     An edge round ends when all have answered or its share of the time that is left has passed.
     """
-    began = clock.now()
-    edges = [EdgeTraining(order, weights, channel, began) for order in orders]
-    while [edge for edge in edges if not edge.advance(clock.now())]:
-        replies, now = channel.receive(), clock.now()
+    began = channel.now()
+    edges = [_EdgeTraining(order, weights, channel, began) for order in orders]
+    while [edge for edge in edges if not edge.advance(channel.now())]:
+        replies, now = channel.receive(), channel.now()
         for reply in replies:
             for edge in edges:
                 edge.take(reply, now)
         if not replies:
-            clock.wait(POLL_S)
-    return edges
+            channel.wait(POLL_S)
+    return [edge.result() for edge in edges]
+
+
+def trained_round(
+    order: RoundOrder, edges: Sequence[EdgeResult], bytes_up: int, bytes_down: int, delay_s: float
+) -> TrainedRound:
+    """A round from what became of its edges: the mean of their models (Eq. 3), and all reports."""
+    models = ((edge.report.edge, edge.weights, edge.report.data) for edge in edges)
+    return TrainedRound(
+        cloud_model(order.weights, models, order.edge_weights),
+        tuple(report for edge in edges for report in edge.clients),
+        tuple(edge.report for edge in edges),
+        bytes_up,
+        bytes_down,
+        delay_s,
+    )
 
 
 @dataclass(frozen=True)
@@ -84,7 +104,7 @@ class _Sent:
     bytes_down: int
 
 
-class EdgeTraining:
+class _EdgeTraining:
     """One edge's round as it goes on; `weights` is its model, of `data` samples if any counted."""
 
     def __init__(
@@ -103,12 +123,17 @@ class EdgeTraining:
         while not self._pending or now >= self._ends:
             self._close()
             if self._edge_round + 1 >= self.order.edge_rounds:
-                place = {client: number for number, client in enumerate(self.order.clients)}
-                self.reports.sort(key=lambda report: (report.edge_round, place[report.client]))
                 return True
             self._edge_round += 1
             self._begin(now)
         return False
+
+    def result(self) -> EdgeResult:
+        """What became of it, with the reports by edge round and in the order of the clients."""
+        place = {client: number for number, client in enumerate(self.order.clients)}
+        self.reports.sort(key=lambda report: (report.edge_round, place[report.client]))
+        report = EdgeReport.of_model(self.order.edge, self.data)
+        return EdgeResult(report, self.weights if self.data else None, self.reports)
 
     def take(self, reply: IncomingReply, now: float) -> None:
         """Count or refuse a reply; one that nobody waits for any more is dropped."""
@@ -174,10 +199,10 @@ class EdgeTraining:
         round_trip_s: float | None = None,
         bytes_up: int = 0,
     ) -> None:
-        train_s = judged.train_s
-        if train_s is not None and round_trip_s is not None:
+        figures = dict(judged.figures)
+        if round_trip_s is not None and "train_s" in figures:
             # The client's word is taken for no more than it can be.
-            train_s = min(train_s, round_trip_s)
+            figures["train_s"] = min(figures["train_s"], round_trip_s)
         self.reports.append(
             ClientReport(
                 client=sent.client,
@@ -185,29 +210,26 @@ class EdgeTraining:
                 edge_round=self._edge_round,
                 fate=judged.fate,
                 reason=one_line(judged.reason)[:LONGEST_REASON],
-                train_s=train_s,
                 round_trip_s=round_trip_s,
                 bytes_up=bytes_up,
                 bytes_down=sent.bytes_down,
-                loss_before=judged.loss_before,
-                loss_after=judged.loss_after,
-                update_norm=judged.update_norm,
+                **figures,
             )
         )
 
 
 def judge_update(content: RecordDict, order: ClientOrder, like: ModelWeights) -> JudgedReply:
     """Whether a client's reply is an update to `order` of a model in the form of `like`."""
-    train_s = None
+    figures: dict[str, float | None] = {}
     try:
         reply = read(content, ClientReply)
-        train_s = reply.train_s
+        figures["train_s"] = reply.train_s
         model = model_of(content)
         reason = "" if reply.order == order else f"answers to another order: {reply.order}"
         reason = reason or reply.failure or model_fault(model, like)
     except StagewiseError as error:
         reason = str(error)
     if reason or model is None:
-        return JudgedReply("rejected", reason, train_s=train_s)
-    norm = update_norm(like, model)
-    return JudgedReply("counted", "", model, train_s, reply.loss_before, reply.loss_after, norm)
+        return JudgedReply("rejected", reason, figures=figures)
+    figures |= {"loss_before": reply.loss_before, "loss_after": reply.loss_after}
+    return JudgedReply("counted", "", model, figures | {"update_norm": update_norm(like, model)})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
 
@@ -62,14 +62,8 @@ class JudgedReply:
     """Empty if counted."""
     weights: ModelWeights = field(default_factory=dict)
     """Empty unless counted."""
-    train_s: float | None = None
-    """How long training took, as the client says."""
-    loss_before: float | None = None
-    """Of the client's first batch, as it says."""
-    loss_after: float | None = None
-    """Of its last batch, as it says."""
-    update_norm: float | None = None
-    """The Euclidean norm of the update, as the receiver finds it."""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of it beside that, by the fields of `ClientReport`."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +77,7 @@ class ClientReport:
     reason: str
     """Empty if counted."""
     train_s: Seconds | None = None
+    """How long training took, as the client says; so are the losses."""
     round_trip_s: Seconds | None = None
     bytes_up: Bytes = 0
     bytes_down: Bytes = 0

@@ -11,17 +11,14 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import httpx
 from flwr.app import Context, Message
 
-from stagewise.deploy.flower_api import NodeTask, NodeTasks
-from stagewise.errors import one_line
+from stagewise.deploy.flower_api import App, NodeTasks
 
 POLL_S = 0.5
-
-App = Callable[[Message, Context], Message]
 
 
 def serve(app: App, nodes: Sequence[str], secret: bytes) -> None:
@@ -49,25 +46,10 @@ def serve(app: App, nodes: Sequence[str], secret: bytes) -> None:
 def _serve_node(app: App, tasks: NodeTasks) -> None:
     while True:
         try:
-            task = tasks.next()
-            if task is not None:
-                _execute(app, task)
+            if tasks.execute_next(app):
                 continue
         except (httpx.HTTPError, OSError):
             pass
         except Exception:  # a task that cannot be done must not end the others
             traceback.print_exc()
         time.sleep(POLL_S)
-
-
-def _execute(app: App, task: NodeTask) -> None:
-    """One task: pull its message, execute the app, push the reply, an error if it raises."""
-    with task:
-        message, context = task.pull()
-        try:
-            reply = app(message, context)
-        except Exception as error:
-            traceback.print_exc()
-            task.push_failure(message, context, one_line(f"{type(error).__name__}: {error}"))
-        else:
-            task.push(reply, context)

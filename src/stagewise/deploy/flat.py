@@ -5,10 +5,9 @@ Every update crosses the cloud's links: this design saves no backhaul. It is sim
 
 from __future__ import annotations
 
-from stagewise.deploy.aggregation import cloud_model
-from stagewise.deploy.channel import SYSTEM_CLOCK, Clock, MessageChannel, roll_call
-from stagewise.deploy.edge_rounds import edge_orders, train_edges
-from stagewise.deploy.exchange import EdgeReport, Presence, RoundOrder, TrainedRound
+from stagewise.deploy.channel import MessageChannel, roll_call
+from stagewise.deploy.edge_rounds import edge_orders, train_edges, trained_round
+from stagewise.deploy.exchange import Presence, RoundOrder, TrainedRound
 from stagewise.deploy.in_process import covering_edges
 from stagewise.world.scenario import Scenario
 
@@ -16,16 +15,14 @@ from stagewise.world.scenario import Scenario
 class Flat:
     """The clients of a scenario at one SuperLink, which stays the caller's."""
 
-    def __init__(
-        self, scenario: Scenario, channel: MessageChannel, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
-        self._scenario, self._channel, self._clock = scenario, channel, clock
+    def __init__(self, scenario: Scenario, channel: MessageChannel) -> None:
+        self._scenario, self._channel = scenario, channel
         self._covering = covering_edges(scenario)
 
     def roll_call(self, deadline_s: float) -> Presence:
         """The clients that answer, each through all of its links."""
         ids = self._scenario.clients.ids
-        present = roll_call(self._channel, ids, deadline_s, clock=self._clock)
+        present = roll_call(self._channel, ids, deadline_s)
         return Presence(
             {name: self._covering[name] for name in present},
             {name: seconds for name, (_, seconds) in present.items()},
@@ -34,16 +31,9 @@ class Flat:
 
     def train_round(self, order: RoundOrder) -> TrainedRound:
         """The edge rounds of all groups side by side, then the cloud's mean (Eq. 3)."""
-        began = self._clock.now()
+        began = self._channel.now()
         orders = edge_orders(self._scenario, order, order.deadline_s)
-        edges = train_edges(self._channel, orders, order.weights, self._clock)
-        clients = tuple(report for edge in edges for report in edge.reports)
-        models = ((edge.order.edge, edge.weights, edge.data) for edge in edges)
-        return TrainedRound(
-            cloud_model(order.weights, models, order.edge_weights),
-            clients,
-            tuple(EdgeReport.of_model(edge.order.edge, edge.data) for edge in edges),
-            sum(report.bytes_up for report in clients),
-            sum(report.bytes_down for report in clients),
-            self._clock.now() - began,
-        )
+        edges = train_edges(self._channel, orders, order.weights)
+        bytes_up = sum(report.bytes_up for edge in edges for report in edge.clients)
+        bytes_down = sum(report.bytes_down for edge in edges for report in edge.clients)
+        return trained_round(order, edges, bytes_up, bytes_down, self._channel.now() - began)

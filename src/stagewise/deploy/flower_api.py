@@ -14,11 +14,12 @@ import hashlib
 import io
 import threading
 import time
+import traceback
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -28,17 +29,11 @@ from flwr.app.message import make_message
 from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode, SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
-from flwr.proto.message_pb2 import (
-    ConfirmMessageReceivedRequest,
-    ConfirmMessageReceivedResponse,
-    PullObjectRequest,
-    PullObjectResponse,
-)
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest
 from flwr.proto.node_pb2 import Node
 from flwr.proto.runtime_pb2 import (
     AcquireTaskRequest,
     PullAppMessagesRequest,
-    PullAppMessagesResponse,
     PullTaskInputRequest,
     PushTaskOutputRequest,
     SendTaskHeartbeatRequest,
@@ -69,6 +64,8 @@ RETRY_S = 30.0
 
 HEARTBEAT_S = 10.0
 _JOIN_S = 5.0
+
+App = Callable[[Message, Context], Message]
 
 _NODE = Node(node_id=SUPERLINK_NODE_ID)
 _FAILED_APPS = (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, ErrorCode.LOAD_CLIENT_APP_EXCEPTION)
@@ -163,18 +160,6 @@ class ServerRun:
         return make_message(metadata=metadata, content=content)
 
 
-class _ReplyCalls(Protocol):
-    """What is asked of Flower's Runtime API for replies; none of it tries again by itself."""
-
-    def PullMessages(self, request: PullAppMessagesRequest) -> PullAppMessagesResponse: ...
-
-    def PullObject(self, request: PullObjectRequest) -> PullObjectResponse: ...
-
-    def ConfirmMessageReceived(
-        self, request: ConfirmMessageReceivedRequest
-    ) -> ConfirmMessageReceivedResponse: ...
-
-
 @dataclass
 class PartialReply:
     """A reply that is at the SuperLink; the objects in `missing` were not fetched yet."""
@@ -191,9 +176,12 @@ class PartialReply:
 
 
 class ReplySource:
-    """The replies at a SuperLink, part by part, as they are uploaded."""
+    """The replies at a SuperLink, part by part, as they are uploaded.
 
-    def __init__(self, client: _ReplyCalls, run_id: int) -> None:
+    `client` must not try again by itself: a reply is given out once.
+    """
+
+    def __init__(self, client: RuntimeHttpClient, run_id: int) -> None:
         self._client, self._run_id = client, run_id
 
     def announced(self, message_ids: Sequence[str]) -> list[PartialReply]:
@@ -235,44 +223,25 @@ class NodeTasks:
         # Plain HTTP: the SuperNode is on loopback, and gives tasks to nobody without the secret.
         self._client = _runtime(address, None, secret=secret)
 
-    def next(self) -> NodeTask | None:
-        """A task that is waiting, which is then ours; None where there is none."""
+    def execute_next(self, app: App) -> bool:
+        """Do a task that is waiting and push its reply, or its error; false if there is none."""
         request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
         token = self._client.AcquireTask(request).token
-        return NodeTask(_runtime(self._address, None, token=token)) if token else None
-
-
-class NodeTask:
-    """One message to a ClientApp, and its reply; kept alive inside a `with` block."""
-
-    def __init__(self, client: RuntimeHttpClient) -> None:
-        self._client, self._alive = client, contextlib.ExitStack()
-
-    def __enter__(self) -> NodeTask:
-        self._alive.enter_context(contextlib.closing(self._client))
-        self._alive.enter_context(_heartbeat(self._client))
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._alive.close()
-
-    def pull(self) -> tuple[Message, Context]:
-        """The message, and what the app gets beside it."""
-        message, context, _, _ = pull_task_input(self._client)
-        return message, context
-
-    def push(self, reply: Message, context: Context) -> None:
-        """The app's reply."""
-        self._push(reply, context, SubStatus.COMPLETED, "")
-
-    def push_failure(self, message: Message, context: Context, reason: str) -> None:
-        """That the app raised."""
-        error = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=reason)
-        self._push(Message(error, reply_to=message), context, SubStatus.FAILED, reason)
-
-    def _push(self, reply: Message, context: Context, status: str, details: str) -> None:
-        push_message(self._client, reply, context)
-        push_task_output(self._client, context, status, details)
+        if not token:
+            return False
+        client = _runtime(self._address, None, token=token)
+        with contextlib.closing(client), _heartbeat(client):
+            message, context, _, _ = pull_task_input(client)
+            try:
+                reply, status, reason = app(message, context), SubStatus.COMPLETED, ""
+            except Exception as error:
+                traceback.print_exc()
+                status, reason = SubStatus.FAILED, one_line(f"{type(error).__name__}: {error}")
+                failure = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=reason)
+                reply = Message(failure, reply_to=message)
+            push_message(client, reply, context)
+            push_task_output(client, context, status, reason)
+        return True
 
 
 def register_node(address: str, authority: Path, public_key: Path, name: str) -> None:

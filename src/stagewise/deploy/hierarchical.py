@@ -6,20 +6,18 @@ The cloud sends each edge one model a round and receives one; updates of clients
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stagewise.deploy.aggregation import cloud_model, model_fault
+from stagewise.deploy.aggregation import model_fault
 from stagewise.deploy.channel import (
-    SYSTEM_CLOCK,
-    Clock,
     IncomingReply,
     MessageChannel,
     OutgoingMessage,
     replies_until,
     roll_call,
 )
-from stagewise.deploy.edge_rounds import edge_orders
+from stagewise.deploy.edge_rounds import EdgeResult, edge_orders, trained_round
 from stagewise.deploy.exchange import ClientReport, EdgeReport, Presence, RoundOrder, TrainedRound
 from stagewise.deploy.in_process import covering_edges
 from stagewise.deploy.messages import (
@@ -45,16 +43,14 @@ MARGIN_S = 8.0
 class Hierarchical:
     """The edges of a scenario at the cloud's SuperLink, which stays the caller's."""
 
-    def __init__(
-        self, scenario: Scenario, channel: MessageChannel, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
-        self._scenario, self._channel, self._clock = scenario, channel, clock
+    def __init__(self, scenario: Scenario, channel: MessageChannel) -> None:
+        self._scenario, self._channel = scenario, channel
         self._covering = covering_edges(scenario)
 
     def roll_call(self, deadline_s: float) -> Presence:
         """The edges that answer, and the clients that answered them."""
         ids = self._scenario.edges.ids
-        present = roll_call(self._channel, ids, deadline_s, deadline_s / 2, self._clock)
+        present = roll_call(self._channel, ids, deadline_s, deadline_s / 2)
         edges = tuple(edge for edge in ids if edge in present)
         edges_of: dict[str, tuple[str, ...]] = {}
         answer_s: dict[str, float] = {}
@@ -67,13 +63,13 @@ class Hierarchical:
 
     def train_round(self, order: RoundOrder) -> TrainedRound:
         """One model to each edge, one back from each, and their mean (Eq. 3)."""
-        began = self._clock.now()
+        began = self._channel.now()
         margin_s = min(MARGIN_S, order.deadline_s / 3)
         orders = edge_orders(self._scenario, order, order.deadline_s - margin_s)
         messages = [OutgoingMessage(o.edge, TRAIN, pack(o, order.weights)) for o in orders]
         message_ids = self._channel.send(messages, order.deadline_s) if messages else []
         deadline = began + order.deadline_s
-        arrived = replies_until(self._channel, message_ids, deadline, self._clock)
+        arrived = replies_until(self._channel, message_ids, deadline)
         replies = {reply.message_id: reply for reply in arrived}
         edges = [
             self._result(edge_order, message_id, replies, order.weights)
@@ -81,14 +77,8 @@ class Hierarchical:
         ]
         sent = [m.content for m, i in zip(messages, message_ids, strict=True) if i is not None]
         received = [reply.content for reply in replies.values() if reply.content is not None]
-        return TrainedRound(
-            cloud_model(order.weights, (edge.counted for edge in edges), order.edge_weights),
-            tuple(report for edge in edges for report in edge.clients),
-            tuple(edge.report for edge in edges),
-            sum(map(model_bytes, received)),
-            sum(map(model_bytes, sent)),
-            self._clock.now() - began,
-        )
+        bytes_up, bytes_down = sum(map(model_bytes, received)), sum(map(model_bytes, sent))
+        return trained_round(order, edges, bytes_up, bytes_down, self._channel.now() - began)
 
     def _result(
         self,
@@ -96,7 +86,7 @@ class Hierarchical:
         message_id: str | None,
         replies: dict[str, IncomingReply],
         like: ModelWeights,
-    ) -> _EdgeResult:
+    ) -> EdgeResult:
         if message_id is None:
             return _not_counted(order, "lost", "it is not connected")
         if message_id not in replies:
@@ -105,21 +95,7 @@ class Hierarchical:
         return judge_edge(replies[message_id], order, like)
 
 
-@dataclass(frozen=True, eq=False)
-class _EdgeResult:
-    """An edge's model if it counts, and what became of it and of its clients' updates."""
-
-    weights: ModelWeights | None
-    report: EdgeReport
-    clients: list[ClientReport]
-
-    @property
-    def counted(self) -> tuple[str, ModelWeights | None, int]:
-        """What the cloud's mean needs."""
-        return self.report.edge, self.weights, self.report.data
-
-
-def judge_edge(message: IncomingReply, order: EdgeOrder, like: ModelWeights) -> _EdgeResult:
+def judge_edge(message: IncomingReply, order: EdgeOrder, like: ModelWeights) -> EdgeResult:
     """Whether an edge's reply fits its order and brings a model in the form of `like`."""
     if message.content is None:
         return _not_counted(order, message.fate, message.reason)
@@ -131,7 +107,7 @@ def judge_edge(message: IncomingReply, order: EdgeOrder, like: ModelWeights) -> 
     if reason:
         return _not_counted(order, "rejected", reason)
     clients = [_plausible(report, order.deadline_s) for report in reply.reports]
-    return _EdgeResult(model, EdgeReport.of_model(order.edge, reply.data), clients)
+    return EdgeResult(EdgeReport.of_model(order.edge, reply.data), model, clients)
 
 
 def _plausible(report: ClientReport, limit_s: float) -> ClientReport:
@@ -162,11 +138,11 @@ def _inconsistency(order: EdgeOrder, reply: EdgeReply) -> str:
     return "" if reply.data == data else f"data = {reply.data}: its reports make it {data}"
 
 
-def _not_counted(order: EdgeOrder, fate: Fate, reason: str) -> _EdgeResult:
+def _not_counted(order: EdgeOrder, fate: Fate, reason: str) -> EdgeResult:
     """The result of an edge whose model does not count: no update of its clients does."""
     clients = [
         ClientReport(client, order.edge, edge_round, "lost", f"{order.edge}: {reason}")
         for edge_round in range(order.edge_rounds)
         for client in order.clients
     ]
-    return _EdgeResult(None, EdgeReport(order.edge, fate, reason, 0), clients)
+    return EdgeResult(EdgeReport(order.edge, fate, reason, 0), None, clients)

@@ -7,8 +7,6 @@ fetches what there is of each reply and comes back for the rest, and nobody wait
 
 from __future__ import annotations
 
-import contextlib
-import queue
 import threading
 import time
 from collections.abc import Collection
@@ -31,7 +29,7 @@ class Inbox:
         self._lock = threading.Lock()
         self._expected: set[str] = set()
         self._partial: dict[str, flower_api.PartialReply] = {}
-        self._ready: queue.SimpleQueue[IncomingReply] = queue.SimpleQueue()
+        self._ready: list[IncomingReply] = []
         self._failure = ""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="stagewise-inbox")
@@ -44,10 +42,8 @@ class Inbox:
 
     def drain(self) -> list[IncomingReply]:
         """What arrived since the last time, without waiting; an error if the SuperLink is gone."""
-        replies = []
-        with contextlib.suppress(queue.Empty):
-            while True:
-                replies.append(self._ready.get_nowait())
+        with self._lock:
+            replies, self._ready = self._ready, []
         if not replies and self._failure:
             raise StagewiseError(self._failure)
         return replies
@@ -85,7 +81,7 @@ class Inbox:
                 del self._partial[partial.message_id]
                 with self._lock:
                     self._expected.discard(partial.message_id)
-                self._ready.put(complete)
+                    self._ready.append(complete)
 
     def _fetch(self, partial: flower_api.PartialReply) -> IncomingReply | None:
         """The reply if all of it is here now; what is wrong with one must not end the others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,9 @@ class SuperLink:
     `address` is `host:port`, `authority` the file of the authority's certificate, `secret` the file of
     the secret that the SuperLink was started with.
     """
+
+    now = staticmethod(time.monotonic)
+    wait = staticmethod(time.sleep)
 
     def __init__(self, address: str, authority: Path, secret: Path) -> None:
         self._address = address

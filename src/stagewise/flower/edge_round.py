@@ -76,9 +76,7 @@ class EdgeRound:
             reason=reply.reason,
             bytes_up=0 if content is None else model_bytes(content),
             bytes_down=model_bytes(self.order_of[client].content),
-            loss_before=reply.loss_before,
-            loss_after=reply.loss_after,
-            update_norm=reply.update_norm,
+            **reply.figures,
         )
 
     def edge_models(self, counted: Mapping[str, NodeReply]) -> dict[str, EdgeModel]:

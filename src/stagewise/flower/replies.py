@@ -63,15 +63,12 @@ def judge(reply: Message | None, sent: ModelWeights | None, weight_key: str | No
     except StagewiseError as error:
         return NodeReply("rejected", str(error))
     figures = figures_of(reply)
-    return NodeReply(
-        "counted",
-        "",
-        weights,
-        loss_before=figures.get(LOSS_BEFORE),
-        loss_after=figures.get(LOSS_AFTER),
-        update_norm=None if sent is None else update_norm(sent, weights),
-        message=reply,
-    )
+    known = {
+        "loss_before": figures.get(LOSS_BEFORE),
+        "loss_after": figures.get(LOSS_AFTER),
+        "update_norm": None if sent is None else update_norm(sent, weights),
+    }
+    return NodeReply("counted", "", weights, known, reply)
 
 
 def all_alike(judged: Mapping[str, NodeReply]) -> dict[str, NodeReply]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from stagewise.deploy.channel import SYSTEM_CLOCK, Clock, MessageChannel, roll_call
+from stagewise.deploy.channel import MessageChannel, roll_call
 from stagewise.deploy.edge_rounds import train_edges
 from stagewise.deploy.executor import serve
 from stagewise.deploy.messages import (
@@ -33,7 +33,7 @@ from stagewise.files import read_bytes
 Connection = Callable[[], contextlib.AbstractContextManager[MessageChannel]]
 
 
-def make_app(name: str, connection: Connection, clock: Clock = SYSTEM_CLOCK) -> ClientApp:
+def make_app(name: str, connection: Connection) -> ClientApp:
     """The Flower app of the edge `name`, whose clients are reached by `connection`."""
     app = ClientApp()
 
@@ -41,7 +41,7 @@ def make_app(name: str, connection: Connection, clock: Clock = SYSTEM_CLOCK) -> 
     def answer_roll_call(message: Message, context: Context) -> Message:
         deadline_s = read(message.content, RollCallRequest).deadline_s
         with connection() as channel:
-            present = roll_call(channel, channel.node_names(), deadline_s, clock=clock)
+            present = roll_call(channel, channel.node_names(), deadline_s)
         clients = {client: seconds for client, (_, seconds) in present.items()}
         return Message(pack(RollCallReply(id=name, clients=clients)), reply_to=message)
 
@@ -51,9 +51,10 @@ def make_app(name: str, connection: Connection, clock: Clock = SYSTEM_CLOCK) -> 
         if order.edge != name or weights is None:
             raise StagewiseError(f"edge = {shown(order.edge)}: must be {name}, and have a model")
         with connection() as channel:
-            (edge,) = train_edges(channel, [order], weights, clock)
-        reply = EdgeReply(round=order.round, edge=name, data=edge.data, reports=tuple(edge.reports))
-        return Message(pack(reply, edge.weights if edge.data else None), reply_to=message)
+            (edge,) = train_edges(channel, [order], weights)
+        data, reports = edge.report.data, tuple(edge.clients)
+        reply = EdgeReply(round=order.round, edge=name, data=data, reports=reports)
+        return Message(pack(reply, edge.weights), reply_to=message)
 
     return app
 
