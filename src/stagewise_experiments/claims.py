@@ -1,111 +1,124 @@
 """What a claim in words comes down to: one comparison for each point and each other policy."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from stagewise_experiments.experiment import Claim, Point
 from stagewise_experiments.names import policy_name
-from stagewise_experiments.quantities import estimate_text, quantity, rounded
-from stagewise_experiments.series import BySeed, Series, differences, value_text
-from stagewise_experiments.statistics import Estimate, estimate
+from stagewise_experiments.quantities import estimate_text, quantity, range_text, rounded, signed
+from stagewise_experiments.series import Comparison, Place, Series, undecidable, value_text
+from stagewise_experiments.statistics import SLACK, Estimate, estimate
 
-NEVER = "no seed reached the target"
-FEW = "fewer than half of the seeds reached the target"
 NO_VALUE = "no value"
-SLACK = 1e-9
-"""A value on the border agrees, whichever way it is rounded."""
-_JUST_MISSED = 2 * SLACK
-"""For what must be above or below, and is equal."""
+TOO_WIDE = "the interval does not decide it"
+_TIMES = 3.0
+"""Ratios from here on are told as factors, not in percent."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """One comparison that a claim asks for."""
 
-    short_by: float | None
-    """How far it is missed, in parts or absolute; at most 0 where it holds. None: undecided."""
     text: str
     """What was found and where, or why nothing can be said."""
+    holds: bool | None = None
+    """None: undecided."""
+    why: str = ""
+    """Why it is undecided."""
+    short_by: float = 0.0
+    """How far the mean is on the wrong side; negative where it is on the right one."""
     against: str = ""
     """The policy it is a comparison with, if it is one."""
-    noisy: bool = False
-    """Whether other seeds might turn it."""
-
-    @property
-    def holds(self) -> bool:
-        return self.short_by is not None and self.short_by <= SLACK
+    cells: frozenset[str] = frozenset()
+    """The keys of what was compared; empty where nothing was measured."""
 
 
 def findings(series: Series, claim: Claim) -> Iterator[Finding]:
     """Every comparison at every point of the axes that the claim leaves open."""
+    never = math.inf if claim.missed else None
     for point in series.points_at(claim.at):
-        ours = series.values(claim.quantity, claim.policy, point)
-        if not ours and claim.rises_with is None and claim.falls_with is None:
-            yield Finding(None, NO_VALUE)
-        if not ours:
-            continue
-        for limit, sign in ((claim.below, 1), (claim.above, -1)):
+        for limit, sign in ((claim.below, 1), (claim.above, -1), (never, -1)):
             if limit is not None:
-                yield _against_limit(series, claim, point, ours, limit, sign)
+                yield _against_limit(series, claim, point, limit, sign)
         for others, sign in ((claim.at_most, 1), (claim.at_least, -1)):
             for other in others:
-                theirs = series.values(claim.quantity, other, point)
-                if ours.keys() & theirs.keys():
-                    yield _against_policy(series, claim, point, ours, other, theirs, sign)
-                elif other in series.policies:
-                    yield Finding(None, NO_VALUE)
+                if other in series.policies:
+                    yield _against_policy(series, claim, point, other, sign)
     for axis, sign in ((claim.rises_with, -1), (claim.falls_with, 1)):
         if axis is not None:
             yield from _along(series, claim, axis, sign)
 
 
-def _against_limit(
-    series: Series, claim: Claim, point: Point, ours: BySeed, limit: float, sign: int
-) -> Finding:
-    found = _known(estimate(ours.values()))
-    text = f"{_estimate_text(found, claim)}{_at(series, point)}"
-    if math.isinf(found.mean):
-        return Finding(math.inf if sign > 0 else -math.inf, text)
-    # Strict, as "below" says: a mean that equals the limit misses it by the least that counts.
-    short = sign * (found.mean - limit) / (abs(limit) or 1.0)
-    noisy = found.half_width is not None and abs(found.mean - limit) <= found.half_width
-    return Finding(_strictly(short), text + _noise(noisy), noisy=noisy)
+def tally(found: Iterable[Finding]) -> str:
+    """`holds in 80, undecided in 4 of 84 comparisons`; one that several experiments share is one."""
+    outcomes = [holds for _, holds in {(finding.cells, finding.holds) for finding in found}]
+    words = {"holds": True, "fails": False, "undecided": None}
+    told = [f"{word} in {outcomes.count(o)}" for word, o in words.items() if o in outcomes]
+    return f"{', '.join(told)} of {len(outcomes)} comparisons"
 
 
-def _against_policy(
-    series: Series,
-    claim: Claim,
-    point: Point,
-    ours: BySeed,
-    other: str,
-    theirs: BySeed,
-    sign: int,
-) -> Finding:
-    """Targets missed count before what was spent on reaching them."""
-    pair = _Pair(ours, theirs)
-    missed, their_missed = pair.missed
-    whose = f"{policy_name(other)}{_at(series, point)}"
-    if missed != their_missed:
-        count = len(pair.seeds)
-        text = f"target missed in {missed} of {count} against {their_missed} of {whose}"
-        return Finding(math.copysign(math.inf, sign * (missed - their_missed)), text, other)
-    if pair.undecided:
-        return Finding(None, pair.undecided)
-    mine, its = pair.over(pair.reached)
-    scale = 1.0 if claim.absolute else abs(its.mean) or 1.0
-    short = sign * (mine.mean - its.mean) / scale - claim.margin
-    if claim.strict:
-        short = _strictly(short)
-    # What must exceed the noise is how far the pairs are from the line the claim draws.
-    noisy = pair.within_noise(sign * claim.margin * scale)
-    text = f"{_gap_text(mine.mean, its.mean, claim)} {whose}{pair.few}"
-    return Finding(short, text + _noise(noisy), other, noisy)
+def comparison_text(
+    found: Comparison, name: str, differences: bool, whose: str, link: str = ""
+) -> str:
+    """`+13.2% (−5.00% to +35.1%)` and the `link`, after the targets that were missed on either side."""
+    parts, known = [], found.estimate
+    if any(found.missed):
+        ours, theirs = found.missed
+        parts.append(f"target missed in {ours} of {found.runs} runs against {theirs} {whose}")
+    if known is not None and known.missed and known.reached_mean is not None:
+        known = Estimate(known.reached_mean, None, known.count - known.missed)
+    if known is not None and math.isfinite(known.mean):
+        parts.append(apart_text(known, name, differences) + link)
+    return "; ".join(parts)
+
+
+def apart_text(known: Estimate, name: str, differences: bool = False) -> str:
+    """An estimate of log-ratios or of differences as people read it."""
+    if differences:
+        factor, unit = (100, " points") if quantity(name).share else (1, "")
+        return range_text(known, lambda value: signed(factor * value, unit))
+    if known.mean >= math.log(_TIMES):
+        return range_text(known.mapped(math.exp), rounded) + " times"
+    return range_text(known.mapped(math.expm1), lambda value: signed(100 * value, "%"))
+
+
+def by_differences(claim: Claim) -> bool:
+    """Shares are compared by their difference: they may be 0, and a point is what people read."""
+    return claim.absolute or quantity(claim.quantity).share
+
+
+def _against_limit(series: Series, claim: Claim, point: Point, limit: float, sign: int) -> Finding:
+    found = estimate(series.values(claim.quantity, claim.policy, point).values())
+    if found is None:
+        return Finding(NO_VALUE)
+    claimed = quantity(claim.quantity)
+    unit = f" {claimed.unit}" if claimed.unit and not found.missed else ""
+    text = f"{estimate_text(found, claimed.share)}{unit}{_at(series, point)}"
+    outcome = _outcome(found, limit, sign, undecidable(found), equal=math.isinf(limit))
+    return Finding(text, *outcome, cells=series.keys([(claim.policy, point)]))
+
+
+def _against_policy(series: Series, claim: Claim, point: Point, other: str, sign: int) -> Finding:
+    differences = by_differences(claim)
+    places: list[Place] = [(claim.policy, point), (other, point)]
+    found = series.compare(claim.quantity, [(places[0], places[1])], differences)
+    if not found.runs:
+        return Finding(NO_VALUE)
+    link = f" {'against' if differences else 'over'} {policy_name(other)}"
+    whose = f"of {policy_name(other)}'s"
+    text = comparison_text(found, claim.quantity, differences, whose, link) + _at(series, point)
+    beside = series.feasible_text(claim.quantity, (claim.policy, other), [point])
+    text += f" ({beside})" if beside else ""
+    line = sign * claim.margin if differences else math.log1p(sign * claim.margin)
+    # Where a quantity has steps, two that are equal may be apart by less than a step.
+    equal = not claim.strict and quantity(claim.quantity).resolution is None
+    outcome = _outcome(found.estimate, line, sign, found.obstacle, equal)
+    return Finding(text, *outcome, against=other, cells=series.keys(places))
 
 
 def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Finding]:
-    """The mean at one value of the axis against that at another, for every other axis's values."""
+    """One value of the axis against another, for every other axis's values."""
     values = series.axis_values(axis, claim.at)
     if not values:
         return
@@ -113,120 +126,45 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
     left_out = [value for value in (first, last) if value not in values]
     for value in left_out:
         profile = series.result.profile
-        yield Finding(None, f"the {profile} profile leaves out {axis} = {value_text(value)}")
+        yield Finding(f"the {profile} profile leaves out {axis} = {value_text(value)}")
     if left_out or first == last:
         return
+    differences = by_differences(claim)
+    start = f"{axis} = {value_text(first)}"
     for point in series.points_at({**claim.at, axis: first}):
-        at_first, at_last = (
-            series.values(claim.quantity, claim.policy, {**point, axis: value})
-            for value in (first, last)
-        )
-        rest = {name: value for name, value in point.items() if name != axis}
-        yield _between(claim, at_first, at_last, sign, _at(series, rest))
+        places: list[Place] = [(claim.policy, {**point, axis: last}), (claim.policy, point)]
+        found = series.compare(claim.quantity, [(places[0], places[1])], differences)
+        if not found.runs:
+            yield Finding(NO_VALUE)
+            continue
+        link = f" from {start} to {value_text(last)}"
+        text = comparison_text(found, claim.quantity, differences, f"at {start}", link)
+        text += _at(series, {name: value for name, value in point.items() if name != axis})
+        outcome = _outcome(found.estimate, 0.0, sign, found.obstacle, equal=False)
+        yield Finding(text, *outcome, cells=series.keys(places))
 
 
-def _between(claim: Claim, first: BySeed, last: BySeed, sign: int, place: str) -> Finding:
-    """One end of an axis against the other, as one policy against another."""
-    pair = _Pair(last, first)
-    if not pair.seeds:
-        return Finding(None, NO_VALUE)
-    missed, missed_first = pair.missed
-    if missed == missed_first and pair.undecided:
-        return Finding(None, pair.undecided)
-    end, start = pair.over(pair.seeds if missed != missed_first else pair.reached)
-    text = f"from {_estimate_text(start, claim)} to {_estimate_text(end, claim)}{place}"
-    if missed != missed_first:
-        return Finding(math.copysign(math.inf, sign * (missed - missed_first)), text)
-    short = sign * (end.mean - start.mean) / (abs(start.mean) or 1.0)
-    noisy = pair.within_noise(0.0)
-    return Finding(_strictly(short), text + pair.few + _noise(noisy), noisy=noisy)
+def _outcome(
+    found: Estimate | None, line: float, sign: int, obstacle: str, equal: bool
+) -> tuple[bool | None, str, float]:
+    """Whether all of the interval is on the side that is claimed: below the line for `sign` 1.
 
-
-def _strictly(short: float) -> float:
-    """`short`, where to be equal is to miss it."""
-    return _JUST_MISSED if abs(short) <= SLACK else short
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """Values to be compared with others, over the seeds that both have."""
-
-    ours: BySeed
-    theirs: BySeed
-
-    @cached_property
-    def seeds(self) -> list[int]:
-        return sorted(self.ours.keys() & self.theirs.keys())
-
-    @cached_property
-    def reached(self) -> list[int]:
-        """The seeds in which both reached the target."""
-        both = (self.ours, self.theirs)
-        return [seed for seed in self.seeds if all(math.isfinite(v[seed]) for v in both)]
-
-    @property
-    def missed(self) -> tuple[int, int]:
-        """In how many seeds each missed the target."""
-        ours, theirs = self.over(self.seeds)
-        return ours.missed, theirs.missed
-
-    @property
-    def undecided(self) -> str:
-        """Why what was spent cannot be compared; empty where it can."""
-        if 2 * len(self.reached) >= len(self.seeds):
-            return ""
-        return FEW if self.reached else NEVER
-
-    @property
-    def few(self) -> str:
-        """Over how many seeds, where it is not all."""
-        reached, every = len(self.reached), len(self.seeds)
-        return f" over {reached} of {every} seeds" if reached < every else ""
-
-    def over(self, seeds: list[int]) -> tuple[Estimate, Estimate]:
-        ours, theirs = (estimate(v[seed] for seed in seeds) for v in (self.ours, self.theirs))
-        return _known(ours), _known(theirs)
-
-    def within_noise(self, line: float) -> bool:
-        """Whether the interval of the differences, seed by seed, holds the `line` of a claim."""
-        apart = differences(self.ours, self.theirs)
-        found = estimate(apart[seed] for seed in self.reached)
-        if found is None or not found.half_width:
-            return False
-        return abs(found.mean - line) <= found.half_width
-
-
-def _noise(noisy: bool) -> str:
-    return " (within noise)" if noisy else ""
-
-
-def _gap_text(mine: float, its: float, claim: Claim) -> str:
-    share = quantity(claim.quantity).share
-    apart = mine - its
-    word = "above" if apart > 0 else "below"
-    if share:
-        size = f"{rounded(100 * abs(apart))} points"
-    elif claim.absolute or not its:
-        size = rounded(abs(apart))
-    elif mine / its >= 3:
-        return f"{rounded(mine / its)} times"
-    else:
-        size = f"{rounded(100 * abs(apart) / abs(its))}%"
-    return f"{size} {word}" if apart else "equal to"
-
-
-def _estimate_text(found: Estimate, claim: Claim) -> str:
-    claimed = quantity(claim.quantity)
-    unit = f" {claimed.unit}" if claimed.unit and not found.missed else ""
-    return estimate_text(found, claimed.share) + unit
+    Also why it is undecided, and how far the mean is on the wrong side. `equal`: an interval that
+    only touches the line holds, too.
+    """
+    if found is None:
+        return None, obstacle, 0.0
+    apart = sign * (found.mean - line)
+    short_by = 0.0 if math.isnan(apart) else apart
+    if obstacle:
+        return None, obstacle, short_by
+    side = sign * found.side_of(line)
+    end = found.high if sign > 0 else found.low
+    if side < 0 or (equal and sign * end <= sign * line + SLACK):
+        return True, "", short_by
+    return (False, "", short_by) if side > 0 else (None, TOO_WIDE, short_by)
 
 
 def _at(series: Series, point: Point) -> str:
     place = series.place_text(point)
     return f" at {place}" if place else ""
-
-
-def _known(found: Estimate | None) -> Estimate:
-    if found is None:
-        raise AssertionError("there is at least one seed")
-    return found

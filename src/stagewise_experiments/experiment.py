@@ -81,6 +81,8 @@ class PaperValue(_Table, frozen=True, kw_only=True):
     """The value is this policy's increase over that one's: 0.132 is 13.2% more."""
     minus: str | None = None
     """The value is this policy's minus that one's: -0.0034 is 0.34 points less."""
+    growth_from: Point | None = None
+    """The value is how many times that at these other values of the axes: 16.3 is 16.3-fold growth."""
     better: Better | None = None
     """By default as the quantity says; `neither`: ours agrees or differs, whichever side it is on."""
     comparable: bool = True
@@ -92,12 +94,14 @@ class PaperValue(_Table, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.comparable and not self.why:
             raise StagewiseError("comparable = false: must have why")
+        if sum(x is not None for x in (self.relative_to, self.minus, self.growth_from)) > 1:
+            raise StagewiseError("must have only one of relative_to, minus and growth_from")
 
 
 class Claim(_Table, frozen=True, kw_only=True):
     """Something the paper says in words, or that we set ourselves, which numbers can contradict.
 
-    It must hold at every point of the axes that `at` leaves open.
+    It must hold at every point of the axes that `at` leaves open, or `somewhere`.
     """
 
     text: str
@@ -106,19 +110,24 @@ class Claim(_Table, frozen=True, kw_only=True):
     at: Point = {}
     below: float | None = None
     above: float | None = None
+    missed: bool = False
+    """The claim is that the target is never reached."""
     at_most: list[str] = []
-    """The policy's mean is not above that of any of these."""
+    """The policy's value is not above that of any of these on the same seed."""
     at_least: list[str] = []
     strict: bool = False
-    """Whether to be equal to one of them is to miss the claim."""
+    """Whether to be equal to one of them is not to keep the claim."""
+    somewhere: bool = False
+    """For each of them at one point or more is enough."""
     rises_with: str | None = None
-    """The mean at the axis's last value is above that at its first."""
+    """The value at the axis's last value is above that at its first."""
     falls_with: str | None = None
     ends: tuple[Value, Value] | None = None
     """The two values of that axis to compare, where they are not its first and its last."""
     margin: float = 0.0
-    """How far `at_most` and `at_least` may be missed: in parts of the other's mean, or absolute."""
+    """How far `at_most` and `at_least` may be missed: in parts of the other's value, or absolute."""
     absolute: bool = False
+    """By differences in place of ratios; shares always are."""
     ours: bool = False
     """A target of ours, not a sentence of the paper's."""
     headline: bool = False

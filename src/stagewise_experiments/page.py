@@ -9,6 +9,7 @@ from stagewise.errors import StagewiseError
 from stagewise.files import write_bytes
 from stagewise.report.rendering import write_files
 from stagewise_experiments.catalogue import SUFFIX, experiments
+from stagewise_experiments.claims import tally
 from stagewise_experiments.document import (
     Block,
     Bullets,
@@ -35,17 +36,20 @@ from stagewise_experiments.table import (
 from stagewise_experiments.verdicts import KINDS, Kind, Verdict
 
 _RULES = (
-    "**Agrees**: the paper's value lies within our 95% interval or within 10% of our mean (increases "
-    "over another method: within 5 percentage points; differences between accuracies: within 1 "
-    "point); a claim holds at every point that was run, one of rising or falling from the first value "
-    "to the last, or between two that it names. **Better**: beyond that, in the direction that is "
-    "better, or the method compared with missed the target where ours reached it. **Differs**: "
-    "anything else. **Not comparable**: measured, but on a stand-in for the paper's data or a part of "
-    "it, with too few rounds to learn, in a unit that the paper leaves open, such as seconds of its "
-    "machine, or a number whose target too few runs reached. **Not run**: not part of this profile, "
-    "failed, or a claim whose target too few seeds reached. Comparisons of two methods that trained "
-    "on a part of the paper's data, as MNIST-5k of MNIST, are compared with the paper's, and the note "
-    "on the size says so."
+    "Two methods are compared on the same seed, by the logarithm of their ratio (shares by their "
+    "difference); the 95% interval over seeds decides, and with one seed nothing is decided. "
+    "**Agrees**: a number of the paper lies within our interval widened by a tolerance (10% of our "
+    "mean; increases over another method 5 percentage points; differences between accuracies 1 "
+    "point), and the interval is no wider than the tolerance; a claim holds in every comparison. "
+    "**Better**: all of the widened interval is on the better side. **Differs**: all of it is on the "
+    "other side, or neither side is better; a claim fails in one comparison or more. **Undecided**: "
+    "the interval allows for both, or there is none: one seed, or a target that some seeds reach and "
+    "others do not; two that are apart by less than a round are equal. **Not comparable**: measured, "
+    "but on a stand-in for the paper's data or a part of it, with too few rounds to learn, or in a unit "
+    "that the paper leaves open, such as seconds of its machine. **Not run**: not part of this "
+    "profile, or failed. Of forty comparisons of equals one or two are decided by chance. Comparisons "
+    "of two methods that trained on a part of the paper's data, as MNIST-5k of MNIST, are compared "
+    "with the paper's, and the note on the size says so."
 )
 
 
@@ -151,12 +155,6 @@ def _summary(judged: Sequence[Judged]) -> Iterator[Block]:
         ["", *KINDS, "all"],
         [[n, *(str(c[kind]) for kind in KINDS), str(sum(c.values()))] for n, c in counts],
     )
-    wide = sum(verdict.wide for one in judged for _, verdict in one.values)
-    if wide:
-        yield Text(
-            f"{wide} of the paper's numbers agree only because few seeds make our interval wide; "
-            "more seeds may tell them apart."
-        )
     yield Text(_RULES, quiet=True)
     if main:
         yield Heading("Our main targets", 3)
@@ -174,12 +172,14 @@ def _summary(judged: Sequence[Judged]) -> Iterator[Block]:
 
 
 def _targets(ours: Sequence[tuple[Judged, Claim, Verdict]]) -> Iterator[str]:
-    """Each target once, with a line for every experiment that it is set for."""
+    """Each target once, with a line for every experiment that it is set for.
+
+    Comparisons are counted over all of them, one that several share once.
+    """
     for text in dict.fromkeys(claim.text for _, claim, _ in ours):
         entries = [(one, verdict) for one, claim, verdict in ours if claim.text == text]
-        kinds = Counter(verdict.kind for _, verdict in entries)
-        judged = kinds["agrees"] + kinds["differs"]
-        held = f"({kinds['agrees']} of {judged} hold)" if judged > 1 else ""
+        found = [finding for _, verdict in entries for finding in verdict.found]
+        held = f"({tally(found)})" if len(found) > 1 else ""
         lines = [f"**{verdict.kind}** {_found_text(one, verdict)}" for one, verdict in entries]
         yield "\n".join([f"{text.rstrip('.')}. {held}".rstrip(), *lines])
 
@@ -220,11 +220,10 @@ def _conditions(results: Sequence[Result]) -> Iterator[Block]:
     ]
     data = sorted({dataset_name(name) for result in results for name in result.datasets})
     lines.append(f"Data: {', '.join(data) or 'none'}.")
-    cells = sum(len(result.cells) for result in results)
-    seconds = sum(cell.seconds or 0.0 for result in results for cell in result.cells)
+    seconds = {cell.key: cell.seconds or 0.0 for result in results for cell in result.cells}
     lines.append(
-        f"{cells:,} cells in {counted(len(results), 'experiment')}: {seconds / 3600:.1f} core hours, "
-        "with cells that experiments share counted in each."
+        f"{len(seconds):,} cells in {counted(len(results), 'experiment')}: "
+        f"{sum(seconds.values()) / 3600:.1f} core hours; cells that experiments share count once."
     )
     yield Bullets(lines)
 
@@ -232,6 +231,6 @@ def _conditions(results: Sequence[Result]) -> Iterator[Block]:
 def _found_text(one: Judged, verdict: Verdict) -> str:
     """Where it was measured and what was found; the reasons for a difference stand there."""
     name = one.result.experiment.id
-    why = verdict.why.rstrip(".") if verdict.kind in ("not comparable", "not run") else ""
+    why = "" if verdict.kind == "differs" else verdict.why.rstrip(".")
     found = ". ".join(part for part in (verdict.ours, why) if part)
     return f"[{name}](#{name}): {found}."

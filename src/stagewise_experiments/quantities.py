@@ -7,12 +7,16 @@ from typing import Any
 
 from stagewise.errors import StagewiseError, shown
 from stagewise_experiments.experiment import Better
-from stagewise_experiments.statistics import Estimate
+from stagewise_experiments.statistics import SLACK, Estimate
 
 Outputs = Mapping[str, Any]
 _Value = Callable[[Outputs], float | None]
+_Spent = Callable[[Mapping[str, Any]], float]
+"""Of one round's record."""
 OPTIMUM = "exact"
 """The policy whose cells `over_optimum` is measured against."""
+EVALUATIONS = 3
+"""A target is reached where the mean accuracy of so many successive evaluations has passed it."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,10 @@ class Quantity:
     """What is written where there is none."""
     against_optimum: Callable[[Outputs, Outputs], float | None] | None = None
     """Where it is measured against the cell of `OPTIMUM` at the same point and seed."""
+    cost: bool = False
+    """Breaking limits makes it less: never compared without the share of feasible rounds."""
+    resolution: _Value | None = None
+    """Its least step, where it grows round by round: smaller differences are ties."""
 
     @property
     def title(self) -> str:
@@ -83,13 +91,20 @@ def estimate_text(of: Estimate, share: bool = False) -> str:
         return f"{rounded(factor * of.mean)}{sign}"
     spread = factor * of.half_width
     mean = rounded(factor * of.mean, spread)
-    return f"{mean}{sign} ± {interval_text(factor * of.mean, spread)}"
+    decimals = len(mean.partition(".")[2])
+    return f"{mean}{sign} ± {f'{spread:,.{decimals}f}' if spread else '0'}"
 
 
-def interval_text(mean: float, spread: float) -> str:
-    """With the decimals of the mean it stands beside."""
-    decimals = len(rounded(mean, spread).partition(".")[2])
-    return f"{spread:,.{decimals}f}" if spread else "0"
+def range_text(of: Estimate, write: Callable[[float], str]) -> str:
+    """`+13.2% (−5.00% to +35.1%)`: the mean and the ends of its interval as `write` has them."""
+    ends = f" ({write(of.low)} to {write(of.high)})" if of.interval else ""
+    return f"{write(of.mean)}{ends}"
+
+
+def signed(value: float, unit: str = "") -> str:
+    """`+13.2%`, `−0.340 points`."""
+    sign = "+" if value > 0 else "−" if value < 0 else ""
+    return f"{sign}{rounded(abs(value))}{unit}"
 
 
 def accuracy_curve(outputs: Outputs) -> list[tuple[int, float]]:
@@ -131,9 +146,14 @@ def _of_feasible(name: str) -> _Value:
     return lambda outputs: own(outputs) if outputs.get("feasible") else None
 
 
-def _slowest(outputs: Outputs) -> float | None:
-    times = [record["decision_ms"] for record in outputs.get("rounds", ())]
-    return float(max(times)) if times else None
+def _decision_times(share: float) -> _Value:
+    """The time that this share of a run's decisions does not exceed."""
+
+    def value(outputs: Outputs) -> float | None:
+        times = sorted(record["decision_ms"] for record in outputs.get("rounds", ()))
+        return float(times[max(0, math.ceil(share * len(times)) - 1)]) if times else None
+
+    return value
 
 
 def _final_accuracy(outputs: Outputs) -> float | None:
@@ -141,17 +161,27 @@ def _final_accuracy(outputs: Outputs) -> float | None:
     return float(curve[-1][1]) if curve else None
 
 
-def _to_target(spent: Callable[[Mapping[str, Any]], float]) -> _Value:
-    """What is spent up to and including the first round that reaches the target; inf if none does."""
+def target_round(curve: list[tuple[int, float]], target: float) -> int | None:
+    """The first round at which the mean accuracy of `EVALUATIONS` successive evaluations has passed.
+
+    One lucky evaluation of a noisy curve is not enough.
+    """
+    for end in range(EVALUATIONS, len(curve) + 1):
+        mean = math.fsum(accuracy for _, accuracy in curve[end - EVALUATIONS : end]) / EVALUATIONS
+        if mean >= target - SLACK:
+            return curve[end - 1][0]
+    return None
+
+
+def _to_target(spent: _Spent) -> _Value:
+    """What is spent up to and including the round that reaches the target; inf if none does."""
 
     def value(outputs: Outputs) -> float | None:
         target = outputs.get("target_accuracy")
         if target is None:
             return None
-        for number, accuracy in accuracy_curve(outputs):
-            if accuracy >= target:
-                return math.fsum(spent(record) for record in outputs["rounds"][:number])
-        return math.inf
+        last = target_round(accuracy_curve(outputs), target)
+        return math.inf if last is None else math.fsum(map(spent, outputs["rounds"][:last]))
 
     return value
 
@@ -187,9 +217,17 @@ def _share(
     return Quantity(name, label, value, "", better, share=True, **fields)
 
 
-def _to(what: str, spent: Callable[[Mapping[str, Any]], float], unit: str = "") -> Quantity:
+def _to(what: str, spent: _Spent, unit: str = "") -> Quantity:
     """What it takes until the target is reached."""
-    return _lower(f"{what}_to_target", f"{what} to target", _to_target(spent), unit, learned=True)
+    return _lower(
+        f"{what}_to_target",
+        f"{what} to target",
+        _to_target(spent),
+        unit,
+        learned=True,
+        cost=what != "rounds",
+        resolution=lambda outputs: _mean(map(spent, outputs["rounds"])),
+    )
 
 
 _WORST, _FEASIBLE = (
@@ -207,10 +245,12 @@ QUANTITIES: dict[str, Quantity] = {
         _to("delay", lambda record: record["delay_s"], "s"),
         _to("energy", lambda record: record["energy_j"], "J"),
         _lower("decision_ms", "decision time", _rounds_mean("decision_ms"), "ms"),
-        _lower("decision_ms_max", "slowest decision", _slowest, "ms"),
-        _lower("objective", "cost of a round", _rounds_mean("objective")),
-        _lower("delay_s", "delay of a round", _rounds_mean("delay_s"), "s"),
-        _lower("energy_j", "energy of a round", _rounds_mean("energy_j"), "J"),
+        _lower("decision_ms_median", "median decision", _decision_times(0.5), "ms"),
+        _lower("decision_ms_p99", "99th percentile of decisions", _decision_times(0.99), "ms"),
+        _lower("decision_ms_max", "slowest decision", _decision_times(1.0), "ms"),
+        _lower("objective", "cost of a round", _rounds_mean("objective"), cost=True),
+        _lower("delay_s", "delay of a round", _rounds_mean("delay_s"), "s", cost=True),
+        _lower("energy_j", "energy of a round", _rounds_mean("energy_j"), "J", cost=True),
         _share("feasible_share", "feasible rounds", _rounds_mean("feasible"), "higher"),
         _lower("kld", "KLD of an edge", _rounds_mean("kld"), "nats"),
         Quantity("clients", "clients", _rounds_mean("clients")),

@@ -69,6 +69,7 @@ class _Check:
             self.of_policy(f"{where}.relative_to", printed.relative_to)
             self.of_policy(f"{where}.minus", printed.minus)
             self.place(f"{where}.at", printed.at)
+            self.place(f"{where}.growth_from", printed.growth_from or {})
         for number, claim in enumerate(experiment.claims):
             self.claim(f"claims[{number}]", claim)
         for real, other in experiment.stand_ins.items():
@@ -114,9 +115,14 @@ class _Check:
         if claim.headline and not claim.ours:
             self.refuse(f"{where}.headline", claim.headline, "must have ours")
         self.place(f"{where}.at", claim.at)
+        if claim.missed and not claim.quantity.endswith("_to_target"):
+            self.refuse(f"{where}.missed", claim.missed, "must be of a quantity to a target")
+        if claim.somewhere and not (claim.at_most or claim.at_least):
+            self.refuse(f"{where}.somewhere", claim.somewhere, "must have at_most or at_least")
         limits = (claim.below, claim.above, claim.rises_with, claim.falls_with)
-        if all(limit is None for limit in limits) and not claim.at_most and not claim.at_least:
-            rule = "must have below, above, at_most, at_least, rises_with or falls_with"
+        given = claim.missed or claim.at_most or claim.at_least
+        if all(limit is None for limit in limits) and not given:
+            rule = "must have below, above, missed, at_most, at_least, rises_with or falls_with"
             self.refuse(f"{where}.text", claim.text, rule)
 
     def tables(self) -> None:

@@ -1,20 +1,21 @@
-"""A result by policy, point and seed: values, paired comparisons, and their means."""
+"""A result by policy, point and seed: values, and comparisons that are paired within a seed."""
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-
-import numpy as np
 
 from stagewise_experiments.experiment import Axis, Experiment, Point, Value
 from stagewise_experiments.names import dataset_name
 from stagewise_experiments.quantities import OPTIMUM, accuracy_curve, quantity
 from stagewise_experiments.results import CellResult, Result
-from stagewise_experiments.statistics import Estimate, estimate, half_width
+from stagewise_experiments.statistics import SLACK, Estimate, estimate
 
 BySeed = dict[int, float]
+Place = tuple[str, Point]
+"""A policy at a point."""
+ONE_SEED = "one seed"
 _Place = tuple[str, tuple[tuple[str, Value], ...], int]
 
 
@@ -30,19 +31,30 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """One policy compared with another, by seed: the mean over points."""
+class Comparison:
+    """A quantity at some places compared with that at others, each pair on the same seed."""
 
     by_seed: BySeed
-    """inf where the policy missed the target and the other did not."""
-    all: int
-    """Pairs of runs, those included that say nothing since the other missed the target."""
-    usable: int
-    """Those in which the other reached it."""
-    reached: int
-    """Those in which both did."""
-    ours_reached: int
-    """Those in which the policy itself reached it."""
+    """The mean over pairs of places of log-ratios or of differences; infinite where only one of the
+    two reached its target. Seeds in which both always missed it are left out."""
+    runs: int
+    """Pairs of runs."""
+    missed: tuple[int, int]
+    """How many of them missed the target, on either side."""
+    both_missed: int
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        return estimate(self.by_seed.values())
+
+    @property
+    def obstacle(self) -> str:
+        """Why there is no interval that could decide anything; empty where there is one."""
+        if self.both_missed == self.runs:
+            return "no run reached the target"
+        if 2 * self.both_missed > self.runs:
+            return "fewer than half of the runs reached the target"
+        return undecidable(self.estimate)
 
 
 class Series:
@@ -87,53 +99,77 @@ class Series:
 
     def values(self, name: str, policy: str, point: Point) -> BySeed:
         """By seed; seeds without such a value are left out."""
-        measured = quantity(name)
-        found: BySeed = {}
-        for seed in self.result.seeds:
-            cell = self._cells.get(_place(policy, point, seed))
-            if cell is None or cell.outputs is None:
-                continue
-            if measured.against_optimum is None:
-                value = measured.value(cell.outputs)
-            else:
-                best = self._cells.get(_place(OPTIMUM, point, seed))
-                if best is None or best.outputs is None:
-                    continue
-                value = measured.against_optimum(cell.outputs, best.outputs)
-            if value is not None:
-                found[seed] = value
-        return found
+        cells = ((seed, self._cells.get(_place(policy, point, seed))) for seed in self.result.seeds)
+        found = {seed: self._value(name, cell) for seed, cell in cells if cell is not None}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+    def _value(self, name: str, cell: CellResult) -> float | None:
+        measured, outputs = quantity(name), cell.outputs or {}
+        if measured.against_optimum is not None:
+            best = self._cells.get(_place(OPTIMUM, cell.point, cell.seed))
+            return None if best is None else measured.against_optimum(outputs, best.outputs or {})
+        value = measured.value(outputs)
+        if value == math.inf and not outputs.get("stopped"):
+            # A run that ended early without diverging was ended by a looser rule for the target.
+            return value if len(outputs["rounds"]) >= cell.setting.rounds else None
+        return value
 
     def estimate(
         self, name: str, policy: str, point: Point, relative_to: str | None = None
     ) -> Estimate | None:
-        """The mean over seeds; `relative_to` another policy: of each seed's ratio to it."""
-        values = self.values(name, policy, point)
-        if relative_to is not None:
-            values = ratios(values, self.values(name, relative_to, point))
-        return estimate(values.values())
+        """The mean over seeds; `relative_to` another policy: the geometric mean of the ratios to it."""
+        if relative_to is None:
+            return estimate(self.values(name, policy, point).values())
+        found = self.compare(name, [((policy, point), (relative_to, point))]).estimate
+        return None if found is None else found.mapped(math.exp)
 
-    def against(
-        self,
-        name: str,
-        policy: str,
-        other: str,
-        at: Point,
-        pair: Callable[[BySeed, BySeed], BySeed],
-    ) -> Pairs:
-        """The `increases` or `differences` of two policies at every point that has the values `at`."""
-        collected: list[BySeed] = []
-        every = usable = ours_reached = 0
-        for point in self.points_at(at):
-            ours, theirs = self.values(name, policy, point), self.values(name, other, point)
-            common = ours.keys() & theirs.keys()
-            every += len(common)
-            usable += sum(math.isfinite(theirs[seed]) for seed in common)
-            ours_reached += sum(math.isfinite(ours[seed]) for seed in common)
-            collected.append(pair(ours, theirs))
-        found = [value for by_seed in collected for value in by_seed.values()]
-        reached = sum(math.isfinite(value) for value in found)
-        return Pairs(mean_by_seed(collected), every, usable, reached, ours_reached)
+    def compare(
+        self, name: str, pairs: Iterable[tuple[Place, Place]], differences: bool = False
+    ) -> Comparison:
+        """The log-ratios of the first place of each pair to the second, or their `differences`."""
+        collected: dict[int, list[float]] = {}
+        runs = first = second = both = 0
+        for ours_at, theirs_at in pairs:
+            ours, theirs = self.values(name, *ours_at), self.values(name, *theirs_at)
+            for seed in sorted(ours.keys() & theirs.keys()):
+                a, b = ours[seed], theirs[seed]
+                if not differences and min(a, b) <= 0 and a != b:
+                    continue  # there is no ratio
+                runs, first, second = runs + 1, first + math.isinf(a), second + math.isinf(b)
+                if math.isinf(a) and math.isinf(b):
+                    both += 1
+                    continue
+                step = max(self._step(name, place, seed) for place in (ours_at, theirs_at))
+                tie = a == b or abs(a - b) < step * (1 - SLACK)
+                apart = 0.0 if tie else a - b if differences else math.log(a) - math.log(b)
+                collected.setdefault(seed, []).append(apart)
+        means = {seed: sum(values) / len(values) for seed, values in collected.items()}
+        told = {seed: mean for seed, mean in means.items() if not math.isnan(mean)}
+        return Comparison(told, runs, (first, second), both)
+
+    def _step(self, name: str, place: Place, seed: int) -> float:
+        resolution = quantity(name).resolution
+        outputs = self._cells[_place(*place, seed)].outputs
+        return (resolution(outputs) or 0.0) if resolution and outputs else 0.0
+
+    def feasible_share(self, policy: str, points: Iterable[Point]) -> float | None:
+        """Of the rounds at these points."""
+        kept = [self.values("feasible_share", policy, point).values() for point in points]
+        found = estimate(share for by_seed in kept for share in by_seed)
+        return None if found is None else found.mean
+
+    def feasible_text(self, name: str, policies: Iterable[str], points: list[Point]) -> str:
+        """`feasible rounds: 100% against 31%`, where a cost is compared and any breaks a limit."""
+        shares = [self.feasible_share(policy, points) for policy in policies]
+        if not quantity(name).cost or all(share in (None, 1) for share in shares):
+            return ""
+        told = ("unknown" if share is None else f"{100 * share:.3g}%" for share in shares)
+        return f"feasible rounds: {' against '.join(told)}"
+
+    def keys(self, places: Iterable[Place]) -> frozenset[str]:
+        """Of the cells at these places: the same in every experiment that has them."""
+        wanted = [_place(*place, seed) for place in places for seed in self.result.seeds]
+        return frozenset(self._cells[place].key for place in wanted if place in self._cells)
 
     def curve(self, policy: str, point: Point) -> Curve | None:
         """The accuracy by round; None where no seed has one."""
@@ -146,7 +182,7 @@ class Series:
         if not runs:
             return None
         shared = sorted(set(runs[0]).intersection(*runs[1:]))
-        together = [np.array([run[number] for run in runs]) for number in shared]
+        together = [estimate(run[number] for run in runs) for number in shared]
         last = shared[-1] if shared else 0
         rests = [
             {number: run[number] for number in sorted(run) if number >= last}
@@ -155,8 +191,8 @@ class Series:
         ]
         return Curve(
             rounds=shared,
-            mean=[float(values.mean()) for values in together],
-            half_width=[half_width(values) for values in together],
+            mean=[found.mean for found in together if found],
+            half_width=[found.half_width for found in together if found],
             rests=[(list(rest), list(rest.values())) for rest in rests],
         )
 
@@ -182,28 +218,11 @@ class Series:
         return text
 
 
-def mean_by_seed(several: Iterable[BySeed]) -> BySeed:
-    """Of each seed, over those of `several` that have it."""
-    collected: dict[int, list[float]] = {}
-    for by_seed in several:
-        for seed, value in by_seed.items():
-            collected.setdefault(seed, []).append(value)
-    return {seed: sum(values) / len(values) for seed, values in collected.items()}
-
-
-def ratios(values: BySeed, others: BySeed) -> BySeed:
-    """Seed by seed. A seed in which the other missed the target says nothing and is left out."""
-    return _paired(values, others, lambda value, other: value / other, lambda other: other != 0)
-
-
-def increases(values: BySeed, others: BySeed) -> BySeed:
-    """Seed by seed, as `ratios`: 0.1 is a tenth more than the other's."""
-    return {seed: ratio - 1 for seed, ratio in ratios(values, others).items()}
-
-
-def differences(values: BySeed, others: BySeed) -> BySeed:
-    """Seed by seed, as `ratios`."""
-    return _paired(values, others, lambda value, other: value - other, lambda _: True)
+def undecidable(found: Estimate | None) -> str:
+    """Why an estimate has no interval; empty where it has one."""
+    if found is None or found.interval is not None:
+        return ""
+    return ONE_SEED if found.count == 1 else "only some seeds reached the target"
 
 
 def value_text(value: Value) -> str:
@@ -211,19 +230,6 @@ def value_text(value: Value) -> str:
     if isinstance(value, str):
         return dataset_name(value)
     return f"{value:,g}" if abs(value) < 1e6 else f"{value:,.0f}"
-
-
-def _paired(
-    values: BySeed,
-    others: BySeed,
-    pair: Callable[[float, float], float],
-    usable: Callable[[float], bool],
-) -> BySeed:
-    return {
-        seed: pair(value, others[seed])
-        for seed, value in values.items()
-        if seed in others and math.isfinite(others[seed]) and usable(others[seed])
-    }
 
 
 def _whole(name: str) -> str:

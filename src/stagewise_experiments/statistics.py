@@ -1,23 +1,26 @@
-"""Means over seeds and their 95% intervals."""
+"""Means over seeds, their 95% intervals, and what an interval decides."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
+SLACK = 1e-9
+"""A value on the border counts as within it, whichever way it is rounded."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What some seeds say of one quantity."""
+    """What some seeds say of one number."""
 
     mean: float
-    """inf where any seed's value is."""
-    half_width: float | None
-    """Of the 95% interval (Student's t); None for one seed, and where the mean is infinite."""
+    """Infinite where any seed's value is."""
+    interval: tuple[float, float] | None
+    """Student's t; both ends infinite where every value is. None where there is none: with one seed,
+    and where some values are infinite and others are not."""
     count: int
     """Seeds behind it."""
     missed: int = 0
@@ -27,30 +30,47 @@ class Estimate:
 
     @property
     def low(self) -> float:
-        return self.mean - (self.half_width or 0.0)
+        return self.interval[0] if self.interval else self.mean
 
     @property
     def high(self) -> float:
-        return self.mean + (self.half_width or 0.0)
+        return self.interval[1] if self.interval else self.mean
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval; None where there is none."""
+        if self.interval is None:
+            return None
+        return 0.0 if self.low == self.high else (self.high - self.low) / 2
+
+    def side_of(self, line: float, tolerance: float = 0.0) -> int:
+        """1 where all of the interval is above `line` by more than `tolerance`, -1 below, else 0."""
+        if self.interval is None:
+            return 0
+        reach = tolerance + SLACK
+        return int(self.low - reach > line) - int(self.high + reach < line)
+
+    def mapped(self, change: Callable[[float], float]) -> "Estimate":
+        """On another scale, by a function that rises."""
+        ends = None if self.interval is None else (change(self.low), change(self.high))
+        reached = None if self.reached_mean is None else change(self.reached_mean)
+        return Estimate(change(self.mean), ends, self.count, self.missed, reached)
 
 
 def estimate(values: Iterable[float]) -> Estimate | None:
     """The mean of `values` with its interval; None where there are none."""
-    known = np.array(list(values), dtype=np.float64)
-    if not len(known):
+    known = list(values)
+    finite = np.array([value for value in known if math.isfinite(value)])
+    count, missed = len(known), len(known) - len(finite)
+    if not known:
         return None
-    finite = known[np.isfinite(known)]
-    missed = len(known) - len(finite)
     if missed:
+        alike = count > 1 and len(set(known)) == 1
         reached = float(finite.mean()) if len(finite) else None
-        return Estimate(math.inf, None, len(known), missed, reached)
-    return Estimate(float(known.mean()), half_width(known), len(known))
-
-
-def half_width(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float | None:
-    """Half the 95% interval of the mean of `values`: Student's t times the standard error."""
-    count = len(values)
-    if count < 2:
-        return None
+        return Estimate(sum(known), (known[0], known[0]) if alike else None, count, missed, reached)
+    mean = float(finite.mean())
+    if count == 1:
+        return Estimate(mean, None, count)
     quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
-    return quantile * float(values.std(ddof=1)) / math.sqrt(count)
+    half = quantile * float(finite.std(ddof=1)) / math.sqrt(count)
+    return Estimate(mean, (mean - half, mean + half), count)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import product
 
 from stagewise_experiments.document import Block, Bullets, Heading, Table, Text
-from stagewise_experiments.experiment import Claim, PaperValue, Point, Value
+from stagewise_experiments.experiment import Claim, Experiment, PaperValue, Point, Value
 from stagewise_experiments.machine import Machine
 from stagewise_experiments.names import dataset_name, policy_name
-from stagewise_experiments.quantities import estimate_text, quantity
+from stagewise_experiments.quantities import EVALUATIONS, Quantity, estimate_text, quantity
 from stagewise_experiments.results import Result
 from stagewise_experiments.series import Series, value_text
 from stagewise_experiments.verdicts import Kind, Verdict, judge_claim, judge_value
@@ -103,8 +103,9 @@ def _notes(judged: Judged) -> Iterator[Block]:
         rounds = sorted({c.setting.rounds for c in cells})
         if targets:
             details.append(
-                f"The target is {_list(f'{100 * t:g}%' for t in targets if t)} test accuracy, and "
-                f"counts as not reached after {_list(rounds)} rounds."
+                f"The target is {_list(f'{100 * t:g}%' for t in targets if t)} test accuracy, in the "
+                f"mean of {EVALUATIONS} successive evaluations, and counts as not reached after "
+                f"{_list(rounds)} rounds."
             )
     details += _times(result)
     yield Text(" ".join(details), quiet=True)
@@ -112,7 +113,7 @@ def _notes(judged: Judged) -> Iterator[Block]:
 
 def _data_note(judged: Judged) -> str:
     """That the paper's numbers are compared with a smaller data set's, where the size has its own."""
-    compared = any(verdict.kind in ("agrees", "better", "differs") for _, verdict in judged.values)
+    compared = any(not verdict.kind.startswith("not ") for _, verdict in judged.values)
     return "".join(
         f" The paper's numbers are those of {dataset_name(real)}; ours, compared with them, are "
         f"those of {dataset_name(ran)}."
@@ -124,7 +125,7 @@ def _data_note(judged: Judged) -> str:
 def _times(result: Result) -> Iterator[str]:
     """What took the times, where the table has any."""
     shown = set(result.experiment.quantities)
-    decisions = bool(shown & {"decision_ms", "decision_ms_max"})
+    decisions = any(name.startswith("decision_ms") for name in shown)
     # Beside a run, Plan A may take several threads; where it alone is measured, it has one.
     several = "plan_s" in shown and result.experiment.measure in ("decisions", "training")
     if not decisions and "plan_s" not in shown:
@@ -151,11 +152,21 @@ def _tables(judged: Judged) -> Iterator[Block]:
         )
 
 
+def _columns(experiment: Experiment) -> list[Quantity]:
+    """The quantities of the file; costs never without the share of what keeps the limits."""
+    names = list(experiment.quantities)
+    planned = experiment.measure in ("planning", "risk")
+    kept = "planned_feasible" if planned else "feasible_share"
+    if any(quantity(name).cost for name in names) and kept not in names:
+        names.append(kept)
+    return [quantity(name) for name in names]
+
+
 def _long_table(judged: Judged) -> Table:
     """One row for each policy at each point."""
     series, experiment = judged.series, judged.result.experiment
     axes = series.open_axes()
-    names = [quantity(name) for name in experiment.quantities]
+    names = _columns(experiment)
     against = any(_row_of(series, printed) is not None for printed, _ in judged.values)
     head = [*(axis.label for axis in axes), "policy", *(name.title for name in names)]
     rows = []
@@ -177,16 +188,17 @@ def _against_paper(judged: Judged, policy: str, point: Point) -> list[str]:
     for value, verdict in _values_at(judged, policy, point):
         several = len(judged.result.experiment.quantities) > 1
         name = f"{quantity(value.quantity).label}: " if several else ""
-        ours = "" if not value.relative_to and not value.minus else f" (ours {verdict.ours})"
+        compared = value.relative_to or value.minus or value.growth_from
         printed.append(f"{name}{verdict.paper}")
-        verdicts.append(f"**{verdict.kind}**{ours if verdict.ours else ''}")
+        ours = f" (ours {verdict.ours})" if compared and verdict.ours else ""
+        verdicts.append(f"**{verdict.kind}**{ours}")
     return ["\n".join(printed), "\n".join(verdicts)]
 
 
 def _matrices(judged: Judged, x: str, y: str) -> Iterator[Block]:
     """As the paper prints them: an entry has all quantities, ours over the paper's."""
     series = judged.series
-    names = [quantity(name) for name in judged.result.experiment.quantities]
+    names = _columns(judged.result.experiment)
     printed = dict.fromkeys(quantity(value.quantity).label for value, _ in judged.values)
     others = [axis.name for axis in series.open_axes() if axis.name not in (x, y)]
     slices = product(*(series.axis_values(name) for name in others))
@@ -214,8 +226,8 @@ def _matrix_entry(judged: Judged, policy: str, at: Point) -> str:
     points = judged.series.points_at(at)
     if not points:
         return ""
-    names = judged.result.experiment.quantities
-    ours = " / ".join(_entry(judged.series, name, policy, points[0]) for name in names)
+    names = _columns(judged.result.experiment)
+    ours = " / ".join(_entry(judged.series, name.name, policy, points[0]) for name in names)
     values = _values_at(judged, policy, points[0])
     if not values:
         return ours

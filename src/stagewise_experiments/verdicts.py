@@ -6,31 +6,38 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from stagewise_experiments.claims import NO_VALUE, SLACK, Finding, findings
+from stagewise_experiments.claims import (
+    NO_VALUE,
+    Finding,
+    comparison_text,
+    findings,
+    tally,
+)
 from stagewise_experiments.experiment import Better, Claim, PaperValue, Point
 from stagewise_experiments.names import dataset_name, policy_name
-from stagewise_experiments.quantities import estimate_text, interval_text, quantity, rounded
-from stagewise_experiments.series import (
-    BySeed,
-    Pairs,
-    Series,
-    differences,
-    increases,
-    mean_by_seed,
-)
-from stagewise_experiments.statistics import Estimate, estimate
+from stagewise_experiments.quantities import estimate_text, quantity, range_text, rounded
+from stagewise_experiments.series import Comparison, Series, undecidable, value_text
+from stagewise_experiments.statistics import SLACK, Estimate, estimate
 
-Kind = Literal["agrees", "better", "differs", "not comparable", "not run"]
-KINDS: tuple[Kind, ...] = ("agrees", "better", "differs", "not comparable", "not run")
-"""`not comparable`: measured, but not what the paper measured; `not run`: nothing to judge by."""
+Kind = Literal["agrees", "better", "differs", "undecided", "not comparable", "not run"]
+KINDS: tuple[Kind, ...] = (
+    "agrees",
+    "better",
+    "differs",
+    "undecided",
+    "not comparable",
+    "not run",
+)
+"""`undecided`: the interval holds both answers, or there is none; `not comparable`: measured, but not
+what the paper measured; `not run`: nothing to judge by."""
 
 TOLERANCE = 0.10
-"""In parts of our mean, for values."""
+"""In parts of our mean, for values and for growth."""
 POINTS_OF_INCREASE = 0.05
 """For increases over another policy."""
 POINTS_OF_SHARE = 0.01
 """For differences between accuracies and other shares."""
-WIDE = "within our interval, which is wider than the tolerance"
+WIDE = "our interval is wider than the tolerance"
 
 
 @dataclass(frozen=True)
@@ -41,104 +48,107 @@ class Verdict:
     ours: str
     paper: str
     why: str
-    wide: bool = False
-    """It agrees only because our interval is wider than the tolerance."""
+    found: tuple[Finding, ...] = ()
+    """The comparisons behind a claim's."""
 
 
 def judge_value(series: Series, printed: PaperValue) -> Verdict:
-    """`agrees` within our interval or the tolerance; else `better` or `differs`, by direction."""
-    paper = printed_text(printed)
-    other = printed.relative_to or printed.minus
-    pairs = None if other is None else _pairs(series, printed, other)
-    found = estimate((_alone(series, printed) if pairs is None else pairs.by_seed).values())
+    """Where the interval decides it `agrees`, or else `better` or `differs`, by direction."""
+    paper, other = printed_text(printed), printed.relative_to or printed.minus
+    compared = _compared(series, printed, other)
+    if compared is None:
+        found = estimate(_alone(series, printed))
+        ours = "" if found is None else estimate_text(found, quantity(printed.quantity).share)
+        measured, unclear = found is not None, undecidable(found)
+    else:
+        found, ours = compared.estimate, _measured_text(series, printed, compared)
+        measured, unclear = compared.runs > 0, compared.obstacle
+    if not measured:
+        policies = [printed.policy, *([other] if other else [])]
+        return Verdict("not run", "", paper, _missing(series, printed.at, policies))
     obstacle = (
         _other_data(series)
         or _too_small(series)
         or ("" if printed.comparable else printed.why)
-        or ("" if other else _part_of_the_data(series, printed))
+        or ("" if compared else _part_of_the_data(series, printed))
     )
-    if other is not None and pairs is not None and 2 * pairs.usable < pairs.all:
-        return _other_missed(series, printed, other, pairs, obstacle)
-    if found is None:
-        policies = [printed.policy, *([other] if other else [])]
-        return Verdict("not run", "", paper, _missing(series, printed.at, policies))
-    ours = _measured_text(found, printed, pairs)
     if obstacle:
         return Verdict("not comparable", ours, paper, obstacle)
-    kind, reason = _compare(found, printed)
+    if unclear or found is None:
+        return Verdict("undecided", ours, paper, unclear)
+    kind = _judged(_on_the_paper_s_scale(found, printed), printed)
+    reason = WIDE if kind == "undecided" else ""
     if kind == "differs":
-        reason = _sentences(reason, _why(series, printed.why))
+        reason = _why(series, printed.why)
     elif kind == "better" and other is not None:
         named = policy_name(other)
         reason = f"against {named} it does better than in the paper; {named} may be weaker here"
-    return Verdict(kind, ours, paper, reason, wide=reason == WIDE)
-
-
-def _other_missed(
-    series: Series, printed: PaperValue, other: str, pairs: Pairs, obstacle: str
-) -> Verdict:
-    """Where the method compared with missed the target more often than not: there is no ratio."""
-    paper = printed_text(printed)
-    ours = (
-        f"{policy_name(other)} reached the target in {pairs.usable} of {pairs.all} runs, "
-        f"{policy_name(printed.policy)} in {pairs.ours_reached}"
-    )
-    if obstacle:
-        return Verdict("not comparable", ours, paper, obstacle)
-    if pairs.ours_reached <= pairs.usable:
-        return Verdict("not comparable", ours, paper, "too few runs reached the target")
-    if _better(printed) == "lower":
-        reason = f"{policy_name(other)} is the weaker one here"
-        return Verdict("better", ours, paper, reason)
-    return Verdict("differs", ours, paper, _why(series, printed.why))
+    return Verdict(kind, ours, paper, reason)
 
 
 def judge_claim(series: Series, claim: Claim) -> Verdict:
-    """`agrees` where every point keeps it; else `differs`, naming the worst point of each policy.
+    """`agrees` where every comparison holds, `differs` where one fails, otherwise `undecided`.
 
     What a model learned is not judged where the profile trains too little to be compared.
     """
     obstacle = _too_small(series) if quantity(claim.quantity).learned else ""
-    found = list(findings(series, claim))
+    every = list(findings(series, claim))
+    found = tuple(finding for finding in every if finding.cells)
+    left_out = Counter(finding.text for finding in every if not finding.cells)
     absent = [p for p in (*claim.at_most, *claim.at_least) if p not in series.policies]
-    decided = [finding for finding in found if finding.short_by is not None]
-    undecided = Counter(finding.text for finding in found if finding.short_by is None)
-    if not decided:
-        reasons = [text for text in undecided if text != NO_VALUE]
-        if reasons and obstacle:
-            return Verdict("not comparable", reasons[0], "", obstacle)
+    if not found:
         policies = [claim.policy, *claim.at_most, *claim.at_least]
-        reason = reasons[0] if reasons else _missing(series, claim.at, policies)
-        return Verdict("not run", "", "", reason)
-    kept = sum(finding.holds for finding in decided)
+        reasons = [text for text in left_out if text != NO_VALUE]
+        return Verdict(
+            "not run", "", "", reasons[0] if reasons else _missing(series, claim.at, policies)
+        )
     ours = _clauses(
-        *_counted(decided),
-        *(f"{count} left out: {reason}" for reason, count in undecided.items()),
+        *_told(found),
+        *(f"{count} left out: {reason}" for reason, count in left_out.items()),
         f"not run: {', '.join(map(policy_name, absent))}" if absent else "",
     )
     if obstacle:
         return Verdict("not comparable", ours, "", obstacle)
-    kind: Kind = "agrees" if kept == len(decided) else "differs"
-    return Verdict(kind, ours, "", "" if kind == "agrees" else _why(series, claim.why))
+    holds = _settled(claim, found)
+    if holds is None:
+        reasons = list(dict.fromkeys(finding.why for finding in found if finding.holds is None))
+        return Verdict("undecided", ours, "", _clauses(*reasons), found)
+    if holds:
+        return Verdict("agrees", ours, "", "", found)
+    return Verdict("differs", ours, "", _why(series, claim.why), found)
 
 
-def _counted(decided: list[Finding]) -> Iterator[str]:
-    """How many comparisons hold, and the closest of them, or where it fails by most."""
-    by_need = sorted(decided, key=lambda finding: -(finding.short_by or 0.0))
-    if len(decided) == 1:
-        yield decided[0].text
+def _settled(claim: Claim, found: Iterable[Finding]) -> bool | None:
+    """Of every comparison; or, for each other policy, of any point."""
+    outcomes: dict[str, list[bool | None]] = {}
+    for finding in found:
+        outcomes.setdefault(finding.against, []).append(finding.holds)
+    return _all(_any(each) if claim.somewhere else _all(each) for each in outcomes.values())
+
+
+def _all(outcomes: Iterable[bool | None]) -> bool | None:
+    known = set(outcomes)
+    return False if False in known else None if None in known else True
+
+
+def _any(outcomes: Iterable[bool | None]) -> bool | None:
+    known = set(outcomes)
+    return True if True in known else None if None in known else False
+
+
+def _told(found: tuple[Finding, ...]) -> Iterator[str]:
+    """How many comparisons hold, and those that matter most: failed, undecided, or nearest to it."""
+    if len(found) == 1:
+        yield found[0].text
         return
-    kept = sum(finding.holds for finding in decided)
-    unsure = sum(finding.noisy for finding in decided)
-    noise = f", {unsure} within noise" if unsure else ""
-    yield f"holds in {kept} of {len(decided)} comparisons{noise}"
-    if kept == len(decided):
-        yield f"closest: {by_need[0].text}"
-        return
-    # Of each policy that it fails against, the worst point.
-    worst = {f.against: f.text for f in reversed(by_need) if not f.holds}
-    order = dict.fromkeys(finding.against for finding in by_need if not finding.holds)
-    yield f"worst: {', '.join(worst[against] for against in order)}"
+    yield tally(found)
+    holds = next(holds for holds in (False, None, True) if holds in {f.holds for f in found})
+    chosen = sorted((f for f in found if f.holds is holds), key=lambda f: -f.short_by)
+    if holds is False:  # of each policy that it fails against, the worst point
+        worst = {finding.against: finding.text for finding in reversed(chosen)}
+        yield f"worst: {', '.join(worst[a] for a in dict.fromkeys(f.against for f in chosen))}"
+    else:
+        yield f"{'closest' if holds else 'undecided'}: {chosen[0].text}"
 
 
 def printed_text(printed: PaperValue) -> str:
@@ -147,6 +157,9 @@ def printed_text(printed: PaperValue) -> str:
     if printed.relative_to is not None:
         more = f"{_sign(printed.value)}{_digits(100 * printed.value)}%"
         return f"{more} over {policy_name(printed.relative_to)}"
+    if printed.growth_from is not None:
+        place = ", ".join(f"{name} = {value_text(v)}" for name, v in printed.growth_from.items())
+        return f"{_digits(printed.value)} times that at {place}"
     if printed.minus is not None:
         number = f"{_digits(100 * printed.value)} points" if share else _digits(printed.value)
         return f"{_sign(printed.value)}{number} against {policy_name(printed.minus)}"
@@ -163,33 +176,41 @@ def _sign(value: float) -> str:
     return "+" if value > 0 else "−" if value < 0 else ""
 
 
-def _alone(series: Series, printed: PaperValue) -> BySeed:
+def _alone(series: Series, printed: PaperValue) -> list[float]:
     """Ours by seed: the mean over the points that `at` leaves open."""
-    points = series.points_at(printed.at)
-    return mean_by_seed(series.values(printed.quantity, printed.policy, p) for p in points)
+    collected: dict[int, list[float]] = {}
+    for point in series.points_at(printed.at):
+        for seed, value in series.values(printed.quantity, printed.policy, point).items():
+            collected.setdefault(seed, []).append(value)
+    return [sum(values) / len(values) for values in collected.values()]
 
 
-def _pairs(series: Series, printed: PaperValue, other: str) -> Pairs:
-    """Ours against the other's as the paper counts it."""
-    pair = increases if printed.relative_to is not None else differences
-    return series.against(printed.quantity, printed.policy, other, printed.at, pair)
+def _compared(series: Series, printed: PaperValue, other: str | None) -> Comparison | None:
+    """Ours against another policy's, or against our own at another point, as the paper counts it."""
+    if other is None and printed.growth_from is None:
+        return None
+    elsewhere = printed.growth_from or {}
+    pairs = [
+        ((printed.policy, point), (other or printed.policy, {**point, **elsewhere}))
+        for point in series.points_at(printed.at)
+    ]
+    return series.compare(printed.quantity, pairs, differences=printed.minus is not None)
 
 
-def _compare(found: Estimate, printed: PaperValue) -> tuple[Kind, str]:
-    better = _better(printed)
-    if math.isinf(printed.value):
-        if 2 * found.missed >= found.count:
-            return "agrees", ""
-        return ("better" if better == "lower" else "differs"), ""
-    if math.isinf(found.mean):
-        return "differs", "the target was not always reached"
-    apart = abs(printed.value - found.mean)
-    if apart <= _tolerance(found, printed) + SLACK:
-        return "agrees", ""
-    if found.half_width is not None and apart <= found.half_width:
-        return "agrees", WIDE
-    side = "lower" if found.mean < printed.value else "higher"
-    return ("better" if side == better else "differs"), ""
+def _on_the_paper_s_scale(found: Estimate, printed: PaperValue) -> Estimate:
+    if printed.relative_to is not None:
+        return found.mapped(math.expm1)
+    return found if printed.growth_from is None else found.mapped(math.exp)
+
+
+def _judged(found: Estimate, printed: PaperValue) -> Kind:
+    """Beyond the tolerance with all of its interval, or within it with an interval no wider."""
+    tolerance = _tolerance(found, printed)
+    side = found.side_of(printed.value, tolerance)
+    if side:
+        better = _better(printed)
+        return "better" if better == ("higher" if side > 0 else "lower") else "differs"
+    return "agrees" if (found.half_width or 0.0) <= tolerance + SLACK else "undecided"
 
 
 def _better(printed: PaperValue) -> Better:
@@ -201,26 +222,19 @@ def _tolerance(found: Estimate, printed: PaperValue) -> float:
         return POINTS_OF_INCREASE
     if printed.minus is not None and quantity(printed.quantity).share:
         return POINTS_OF_SHARE
-    return TOLERANCE * abs(found.mean)
+    return TOLERANCE * abs(found.mean) if math.isfinite(found.mean) else 0.0
 
 
-def _measured_text(found: Estimate, printed: PaperValue, pairs: Pairs | None) -> str:
-    """Of two policies: also over how many of their runs, where a target was missed in some."""
-    share = quantity(printed.quantity).share
-    if pairs is None:
-        return estimate_text(found, share)
-    missed = f"not reached in {found.missed} of {found.count}" if found.missed else ""
-    mean = found.reached_mean if found.missed else found.mean
-    if mean is None:
-        return missed
-    in_percent = share or printed.relative_to is not None
-    factor = 100.0 if in_percent else 1.0
-    spread = None if found.half_width is None else factor * found.half_width
-    unit = "%" if printed.relative_to is not None else " points" if share else ""
-    around = f" ± {interval_text(factor * mean, spread)}" if spread else ""
-    number = f"{_sign(mean)}{rounded(factor * abs(mean), spread)}{unit}{around}"
-    few = f" over {pairs.reached} of {pairs.all} runs" if pairs.reached < pairs.all else ""
-    return _clauses(missed, number + few)
+def _measured_text(series: Series, printed: PaperValue, compared: Comparison) -> str:
+    if printed.growth_from is not None and compared.estimate is not None:
+        return range_text(compared.estimate.mapped(math.exp), rounded) + " times"
+    other = printed.relative_to or printed.minus or printed.policy
+    name, points = printed.quantity, series.points_at(printed.at)
+    whose = f"of {policy_name(other)}'s"
+    return _clauses(
+        comparison_text(compared, name, printed.minus is not None, whose),
+        series.feasible_text(name, (printed.policy, other), points),
+    )
 
 
 def _other_data(series: Series) -> str:

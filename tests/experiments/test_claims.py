@@ -1,76 +1,129 @@
-"""Claims in words, at every point and at their borders."""
+"""Claims in words: what the interval decides, and what it does not."""
 
 import math
 from typing import Any
 
 import pytest
-from made_up_results import experiment, result
+from made_up_results import experiment, result, round_of
 from verdict_cases import AXIS, by_clients, claim, outputs_of, series
 
+from stagewise_experiments.cells import Cell
+from stagewise_experiments.claims import Finding, tally
 from stagewise_experiments.series import Series
 from stagewise_experiments.verdicts import Verdict, judge_claim
+
+NEVER = math.inf
+# Two seeds that are nearly alike, so that intervals are narrow.
+LOW, MIDDLE, HIGH = [1.0, 1.001], [2.0, 2.002], [2.5, 2.503]
 
 
 def told(costs: dict[str, dict[int, list[float]]], **fields: Any) -> Verdict:
     return judge_claim(Series(by_clients(costs)), claim(**fields))
 
 
+def between(ours: list[float], theirs: list[float], **fields: Any) -> Verdict:
+    """Whether FedCS costs no more than the optimum."""
+    asked = claim(**{"at_most": ["exact"], **fields})
+    found = series({"fedcs": ours, "exact": theirs}, asked.quantity)
+    return judge_claim(found, asked)
+
+
+COSTS = {"fedcs": {80: LOW, 100: [3.0, 3.003]}, "exact": {80: MIDDLE, 100: HIGH}}
+
+
 def test_a_claim_must_hold_at_every_point() -> None:
-    costs = {"fedcs": {80: [1.0], 100: [3.0]}, "exact": {80: [2.0], 100: [2.5]}}
-    verdict = told(costs, at_most=["exact"])
+    verdict = told(COSTS, at_most=["exact"])
     assert verdict.kind == "differs"
-    assert verdict.ours == (
-        "holds in 1 of 2 comparisons; worst: 20.0% above certified optimum at clients = 100"
-    )
-    assert told(costs, at_most=["exact"], at={"clients": 80}).kind == "agrees"
-    assert told(costs, at_least=["exact"]).kind == "differs"
+    assert verdict.ours.startswith("holds in 1, fails in 1 of 2 comparisons; worst: +20.0% (")
+    assert verdict.ours.endswith(" over certified optimum at clients = 100")
+    assert told(COSTS, at_most=["exact"], at={"clients": 80}).kind == "agrees"
+    assert told(COSTS, at_least=["exact"]).kind == "differs"
+
+
+def test_a_claim_of_some_cases_needs_one_point_for_each_policy() -> None:
+    assert told(COSTS, at_most=["exact"], somewhere=True).kind == "agrees"
+    third = {**COSTS, "client-sel-only": {80: [0.5, 0.501], 100: [0.5, 0.501]}}
+    both = told(third, at_most=["exact", "client-sel-only"], somewhere=True)
+    assert both.kind == "differs"  # nowhere below the third
+    assert "2" in both.ours and "ClientSelOnly" in both.ours
+    unclear = {**COSTS, "client-sel-only": {80: [0.5, 2.0], 100: [0.5, 0.501]}}
+    asked = told(unclear, at_most=["exact", "client-sel-only"], somewhere=True)
+    assert asked.kind == "undecided"
 
 
 @pytest.mark.parametrize(
     ("fields", "kind"),
     [
-        ({"at_most": ["exact"], "margin": 0.2}, "agrees"),
+        ({"at_most": ["exact"], "margin": 0.21}, "agrees"),
         ({"at_most": ["exact"], "margin": 0.19}, "differs"),
-        ({"at_most": ["exact"], "margin": 0.5, "absolute": True}, "agrees"),
+        ({"at_most": ["exact"], "margin": 0.51, "absolute": True}, "agrees"),
         ({"at_most": ["exact"], "margin": 0.49, "absolute": True}, "differs"),
-        ({"at_most": ["exact"], "margin": -0.5}, "differs"),
-        ({"at_least": ["exact"], "margin": 0.5}, "agrees"),
+        ({"at_most": ["exact"], "margin": -0.55}, "differs"),
+        ({"at_most": ["exact"], "margin": -0.45, "at": {"clients": 80}}, "agrees"),
+        ({"at_least": ["exact"], "margin": 0.51}, "agrees"),
         ({"at_least": ["exact"], "margin": 0.49}, "differs"),
-        ({"below": 3.01}, "agrees"),
-        ({"below": 3.0}, "differs"),
-        ({"above": 0.99}, "agrees"),
-        ({"above": 1.0}, "differs"),
+        ({"below": 3.1}, "agrees"),
+        ({"below": 2.9}, "differs"),
+        ({"below": 3.0}, "undecided"),
+        ({"above": 0.98}, "agrees"),
+        ({"above": 1.0}, "undecided"),
         ({"rises_with": "clients"}, "agrees"),
         ({"falls_with": "clients"}, "differs"),
         ({"rises_with": "clients", "ends": [100, 80]}, "differs"),
         ({"falls_with": "clients", "ends": [100, 80]}, "agrees"),
-        ({"at_most": ["fedcs"]}, "agrees"),
-        ({"at_most": ["fedcs"], "strict": True}, "differs"),
-        ({"at_least": ["fedcs"], "strict": True}, "differs"),
-        ({"at_most": ["exact"], "at": {"clients": 80}, "strict": True}, "agrees"),
     ],
 )
 def test_claims_at_their_borders(fields: dict[str, Any], kind: str) -> None:
-    costs = {"fedcs": {80: [1.0], 100: [3.0]}, "exact": {80: [2.0], 100: [2.5]}}
-    assert told(costs, **fields).kind == kind
+    assert told(COSTS, **fields).kind == kind
 
 
-def test_an_order_within_the_noise_says_so() -> None:
-    costs = {"fedcs": {80: [1.0, 2.0, 3.0]}, "exact": {80: [1.2, 1.7, 2.9]}}
-    found = series({name: by[80] for name, by in costs.items()})
-    verdict = judge_claim(found, claim(at_most=["exact"]))
-    assert verdict.kind == "differs"
-    assert verdict.ours.endswith("(within noise)")
-    clear = series({"fedcs": [1.0, 2.0, 3.0], "exact": [0.5, 1.49, 2.5]})  # noisy, but not in pairs
-    assert "noise" not in judge_claim(clear, claim(at_most=["exact"])).ours
+def test_only_an_interval_that_excludes_equality_decides() -> None:
+    """Log-ratios of -0.3 and -0.1 have an interval of -0.2 ± 12.7 * 0.1, of four such ± 0.18."""
+    two, four = [math.exp(-0.3), math.exp(-0.1)], [math.exp(-0.3), math.exp(-0.1)] * 2
+    unclear = between(two, [1.0] * 2)
+    assert (unclear.kind, unclear.why) == ("undecided", "the interval does not decide it")
+    assert unclear.ours == "−18.1% (−77.0% to +192%) over certified optimum"
+    assert between(two, [1.0] * 2, at_most=[], at_least=["exact"]).kind == "undecided"
+    assert between(four, [1.0] * 4).kind == "agrees"
+    assert between(four, [1.0] * 4, at_most=[], at_least=["exact"]).kind == "differs"
 
 
-def test_a_slope_within_the_noise_says_so() -> None:
-    costs = {"fedcs": {80: [1.0, 2.0], 100: [1.1, 2.2]}}
-    verdict = told(costs, rises_with="clients")
-    assert verdict.kind == "agrees"
-    assert verdict.ours.endswith("(within noise)")
-    assert told({"fedcs": {80: [1.0], 100: [1.0]}}, rises_with="clients").kind == "differs"
+def test_noise_that_both_share_is_none() -> None:
+    assert between([1.0, 2.0, 30.0], [1.1, 2.21, 33.0]).kind == "agrees"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"at_most": ["exact"]}, {"at_most": [], "below": 9.0}, {"at_most": [], "above": 9.0}]
+)
+def test_one_seed_decides_nothing(fields: dict[str, Any]) -> None:
+    verdict = between([1.0], [100.0], **fields)
+    assert (verdict.kind, verdict.why) == ("undecided", "one seed")
+    assert verdict.ours
+
+
+def test_equal_in_every_seed_is_no_more_and_no_less() -> None:
+    assert between([1.0, 2.0], [1.0, 2.0]).kind == "agrees"
+    assert between([1.0, 2.0], [1.0, 2.0], strict=True).kind == "undecided"
+    assert told({"fedcs": {80: LOW, 100: LOW}}, rises_with="clients").kind == "undecided"
+
+
+def test_a_tie_within_a_round_is_undecided() -> None:
+    """12 rounds of 1.00 against 12 of 1.05: nobody can tell whether the cheaper is lucky."""
+
+    def outputs(cell: Cell) -> dict[str, Any]:
+        cost = {"fedcs": 1.0, "exact": 1.05, "client-sel-only": 1.2}[cell.policy]
+        records = [round_of(cost, accuracy=0.95 if number > 8 else 0.1) for number in range(12)]
+        return {"rounds": records, "target_accuracy": 0.9, "plan_ms": []}
+
+    policies = ["fedcs", "exact", "client-sel-only"]
+    of = experiment(policies=policies, quantities=["cost_to_target"])
+    found = Series(result(of, outputs))
+    asked = claim(quantity="cost_to_target", at_most=["exact"])
+    verdict = judge_claim(found, asked)
+    assert verdict.kind == "undecided"
+    clear = claim(quantity="cost_to_target", at_most=["client-sel-only"])
+    assert judge_claim(found, clear).kind == "agrees"
+    assert judge_claim(found, claim(at_most=["exact"])).kind == "agrees"  # a round has no steps
 
 
 def along(first: list[float], last: list[float], **fields: Any) -> Verdict:
@@ -85,19 +138,21 @@ def along(first: list[float], last: list[float], **fields: Any) -> Verdict:
     return judge_claim(Series(result(of, outputs)), claim(**asked))
 
 
-def test_a_slope_minds_who_missed_the_target() -> None:
-    assert along([1.0, 2.0], [3.0, math.inf]).kind == "agrees"
-    assert along([1.0, math.inf], [3.0, 4.0]).kind == "differs"
-    # As many missed at both ends: the seeds that arrived at both decide.
-    assert along([1.0, 2.0, math.inf], [3.0, 4.0, math.inf]).kind == "agrees"
-    assert along([3.0, 4.0, math.inf], [1.0, 2.0, math.inf]).kind == "differs"
-    never = along([math.inf], [math.inf])
-    assert (never.kind, never.why) == ("not run", "no seed reached the target")
-    few = along([1.0, 2.0, math.inf], [math.inf, 4.0, 5.0])
-    assert (few.kind, few.why) == ("not run", "fewer than half of the seeds reached the target")
-    # The text is about the seeds that decide, not about those that one end has.
-    half = along([1.0, 2.0, math.inf, 3.0], [1.5, math.inf, 0.5, 3.5])
-    assert (half.kind, half.ours) == ("agrees", "from 2 ± 13 to 2 ± 13 over 2 of 4 seeds")
+def test_a_slope_is_a_comparison_of_its_ends() -> None:
+    risen = along([1.0, 2.0], [1.5, 3.0])
+    assert (risen.kind, risen.ours) == (
+        "agrees",
+        "+50.0% (+50.0% to +50.0%) from clients = 80 to 100",
+    )
+    assert along([1.5, 3.0], [1.0, 2.0]).kind == "differs"
+    assert along([1.0, 2.0], [1.1, 4.0]).kind == "undecided"
+    assert along([1.0], [2.0]).why == "one seed"
+    assert along([1.0, 2.0], [NEVER, NEVER]).kind == "agrees"
+    half = along([1.0, 2.0], [3.0, NEVER])
+    assert (half.kind, half.why) == ("undecided", "only some seeds reached the target")
+    assert half.ours.startswith(
+        "target missed in 1 of 2 runs against 0 at clients = 80; 3.00 times"
+    )
 
 
 def test_a_slope_at_a_place_that_the_profile_leaves_out_is_not_run() -> None:
@@ -112,50 +167,85 @@ def test_an_end_that_the_profile_leaves_out_is_told() -> None:
 
 def test_every_policy_that_a_claim_fails_against_is_named_with_its_worst_point() -> None:
     costs = {
-        "fedcs": {80: [3.0], 100: [3.0]},
-        "exact": {80: [2.0], 100: [1.5]},
-        "c2e-greedy-assoc": {80: [2.5], 100: [4.0]},
-        "client-sel-only": {80: [4.0], 100: [4.0]},
+        "fedcs": {80: [3.0] * 2, 100: [3.0] * 2},
+        "exact": {80: [2.0] * 2, 100: [1.5] * 2},
+        "c2e-greedy-assoc": {80: [2.5] * 2, 100: [4.0] * 2},
+        "client-sel-only": {80: [4.0] * 2, 100: [4.0] * 2},
     }
     verdict = told(costs, at_most=["exact", "c2e-greedy-assoc", "client-sel-only"])
     assert verdict.ours == (
-        "holds in 3 of 6 comparisons; worst: 100% above certified optimum at clients = 100, "
-        "20.0% above C2EGreedyAssoc at clients = 80"
+        "holds in 3, fails in 3 of 6 comparisons; "
+        "worst: +100% (+100% to +100%) over certified optimum at clients = 100, "
+        "+20.0% (+20.0% to +20.0%) over C2EGreedyAssoc at clients = 80"
     )
 
 
-def test_who_misses_the_target_more_often_is_worse() -> None:
-    table = {"fedcs": [1.0, math.inf, 2.0], "exact": [5.0, 6.0, 7.0]}
-    asked = claim(quantity="cost_to_target", at_most=["exact"])
-    verdict = judge_claim(series(table, "cost_to_target"), asked)
-    assert verdict.kind == "differs"
-    assert "target missed in 1 of 3 against 0 of certified optimum" in verdict.ours
-    swapped = {"fedcs": table["exact"], "exact": table["fedcs"]}
-    assert judge_claim(series(swapped, "cost_to_target"), asked).kind == "agrees"
-    neither = {"fedcs": [math.inf], "exact": [math.inf]}
-    verdict = judge_claim(series(neither, "cost_to_target"), asked)
-    assert (verdict.kind, verdict.why) == ("not run", "no seed reached the target")
+def to_target(ours: list[float], theirs: list[float], **fields: Any) -> Verdict:
+    return between(ours, theirs, quantity="cost_to_target", **fields)
+
+
+def test_to_miss_the_target_always_is_worse_than_any_cost() -> None:
+    missed = to_target([NEVER, NEVER], [5.0, 6.0])
+    assert missed.kind == "differs"
+    assert missed.ours == "target missed in 2 of 2 runs against 0 of certified optimum's"
+    assert to_target([5.0, 6.0], [NEVER, NEVER]).kind == "agrees"
+    sometimes = to_target([1.0, NEVER, 2.0], [5.0, 6.0, 7.0])
+    assert (sometimes.kind, sometimes.why) == ("undecided", "only some seeds reached the target")
+    neither = to_target([NEVER] * 2, [NEVER] * 2)
+    assert (neither.kind, neither.why) == ("undecided", "no run reached the target")
+
+
+@pytest.mark.parametrize(
+    ("costs", "kind"),
+    [
+        ([NEVER, NEVER], "agrees"),
+        ([NEVER, 3.0], "undecided"),
+        ([3.0, 3.0], "differs"),
+        ([NEVER], "undecided"),
+    ],
+)
+def test_a_target_that_is_never_reached_can_be_claimed(costs: list[float], kind: str) -> None:
+    found = series({"fedcs": costs}, "rounds_to_target")
+    verdict = judge_claim(found, claim(quantity="rounds_to_target", missed=True))
+    assert verdict.kind == kind
 
 
 def test_points_without_a_value_are_told() -> None:
-    costs = {"fedcs": {80: [1.0], 100: [math.nan]}, "exact": {80: [2.0], 100: [2.5]}}
+    nothing = [math.nan, math.nan]
+    costs = {"fedcs": {80: LOW, 100: nothing}, "exact": {80: MIDDLE, 100: HIGH}}
     verdict = told(costs, at_most=["exact"])
     assert verdict.kind == "agrees"
     assert verdict.ours.endswith("1 left out: no value")
 
 
 def test_seeds_that_one_side_lacks_are_left_out_of_both() -> None:
-    table = {"fedcs": [1.0, 100.0], "exact": [2.0, math.nan]}
-    assert judge_claim(series(table), claim(at_most=["exact"])).kind == "agrees"
+    assert between([1.0, 100.0, 1.0], [2.0, math.nan, 2.0]).kind == "agrees"
 
 
-def test_a_claim_says_over_how_many_seeds_it_is() -> None:
-    asked = claim(quantity="cost_to_target", at_most=["exact"])
-    table = {"fedcs": [1.0, 1.0, math.inf], "exact": [2.0, 2.0, math.inf]}
-    verdict = judge_claim(series(table, "cost_to_target"), asked)
+def test_accuracies_are_compared_by_points() -> None:
+    fields = {"quantity": "final_accuracy", "at_most": [], "at_least": ["exact"], "margin": 0.01}
+    verdict = between([0.80, 0.81], [0.805, 0.815], **fields)
     assert verdict.kind == "agrees"
-    assert verdict.ours == "50.0% below certified optimum over 2 of 3 seeds"
-    table = {"fedcs": [1.0, math.inf, math.inf], "exact": [2.0, math.inf, math.inf]}
-    verdict = judge_claim(series(table, "cost_to_target"), asked)
-    assert verdict.kind == "not run"
-    assert verdict.why == "fewer than half of the seeds reached the target"
+    assert verdict.ours == (
+        "−0.500 points (−0.500 points to −0.500 points) against certified optimum"
+    )
+    assert between([0.80, 0.81], [0.815, 0.825], **fields).kind == "differs"
+
+
+def test_costs_are_never_told_without_the_share_of_feasible_rounds() -> None:
+    def outputs(cell: Cell) -> dict[str, Any]:
+        return {"rounds": [round_of(feasible=cell.policy == "exact")], "plan_ms": None}
+
+    of = experiment(policies=["fedcs", "exact"], measure="decisions", quantities=["objective"])
+    found = Series(result(of, outputs))
+    ours = judge_claim(found, claim(at_most=["exact"])).ours
+    assert ours.endswith("over certified optimum (feasible rounds: 0% against 100%)")
+    assert "feasible" not in judge_claim(found, claim(quantity="kld", at_most=["exact"])).ours
+
+
+def test_a_comparison_that_two_experiments_share_is_counted_once() -> None:
+    shared, own = frozenset({"a", "b"}), frozenset({"a", "c"})
+    several = [Finding("", True, cells=shared), Finding("", True, cells=shared)]
+    assert tally([*several, Finding("", None, cells=own)]) == (
+        "holds in 1, undecided in 1 of 2 comparisons"
+    )

@@ -4,7 +4,17 @@ import re
 from collections.abc import Sequence
 
 import msgspec
-from made_up_results import bars, curves, experiment, matrix, result, sweep, trained
+from made_up_results import (
+    bars,
+    curves,
+    decided,
+    experiment,
+    made_up,
+    matrix,
+    result,
+    sweep,
+    trained,
+)
 
 from stagewise_experiments.document import (
     Bullets,
@@ -37,7 +47,7 @@ def test_a_row_for_every_policy_at_every_point() -> None:
     head, *lines = rows(markdown(made))
     assert head == [
         "weights", "policy", "delay to target (s)", "cost to target", "decision time (ms)",
-        "the paper's", "verdict",
+        "feasible rounds (%)", "the paper's", "verdict",
     ]  # fmt: skip
     assert len(lines) == 3 * 8
     series = Series(made)
@@ -54,15 +64,23 @@ def test_the_paper_s_value_and_the_verdict_stand_in_its_row() -> None:
     lines = {tuple(line[:2]): line[-2:] for line in rows(markdown(bars()))}
     paper, verdict = lines["delay", "KLDMinimization"]
     assert paper == "delay to target: +47.6% over OrigProbSolver"
-    assert re.fullmatch(r"\*\*(agrees|better|differs)\*\* \(ours \+\d+(\.\d+)?% ± .*\)", verdict)
+    number = r"\+[\d.]+%"
+    assert re.fullmatch(rf"\*\*undecided\*\* \(ours {number} \({number} to {number}\)\)", verdict)
     assert lines["energy", "KLDMinimization"] == ["", ""]
-    missed = r"\*\*differs\*\* \(ours not reached in 2 of 5; \+[\d.]+% over 3 of 5 runs\)"
-    assert re.fullmatch(missed, lines["delay", "FedCS"][1])
+    missed = "target missed in 2 of 5 runs against 0 of OrigProbSolver's"
+    assert re.fullmatch(
+        rf"\*\*undecided\*\* \(ours {missed}; {number}\)", lines["delay", "FedCS"][1]
+    )
 
 
 def test_an_experiment_without_axes_shows_the_paper_s_numbers() -> None:
     """Its only point is {}, which is not the same as no point."""
-    value = {"quantity": "final_accuracy", "policy": "fedcs", "minus": "pool-flexible", "value": 0.01}
+    value = {
+        "quantity": "final_accuracy",
+        "policy": "fedcs",
+        "minus": "pool-flexible",
+        "value": 0.01,
+    }
     of = experiment(policies=["fedcs", "pool-flexible"], paper_values=[value])
     head, fedcs, pool = rows(markdown(result(of, trained)))
     assert head[-2:] == ["the paper's", "verdict"]
@@ -77,7 +95,10 @@ def test_missed_targets_and_failed_cells_are_told() -> None:
     assert "not reached in any of 5" in text
     assert "**Failed:** 3 of 120 cells" in text
     assert "the worker died" in text
-    assert "The target is 90% test accuracy, and counts as not reached after 30 rounds." in text
+    assert (
+        "The target is 90% test accuracy, in the mean of 3 successive evaluations, and counts as not "
+        "reached after 40 rounds." in text
+    )
 
 
 def test_one_seed_has_no_intervals_and_says_so() -> None:
@@ -92,14 +113,36 @@ def test_claims_stand_below_with_their_verdicts() -> None:
         line for line in text.splitlines() if line.startswith("- ") and "(" in line[:90]
     )
     assert ours.startswith(
-        "- **agrees** The pool is at or below every method in cost to 90% (our target)"
+        "- **undecided** The pool is at or below every method in cost to 90% (our target). Holds in"
+    )
+    assert ours.endswith(
+        "Why: the interval does not decide it; only some seeds reached the target."
     )
     assert theirs.startswith("- **agrees** StagewiseHFL decides in less than 100 ms (the paper)")
 
 
 def test_reasons_stand_once() -> None:
-    text = markdown(bars())
-    assert text.count("FedCS takes whoever is fast") == 1
+    values = [
+        {"quantity": "final_accuracy", "policy": policy, "value": 2.0, "why": "it learns little"}
+        for policy in ("fedcs", "pool-flexible")
+    ]
+    text = markdown(result(experiment(paper_values=values), trained))
+    assert text.count("it learns little") == 1
+    assert "- **differs** 2 numbers: it learns little" in text
+
+
+def test_costs_stand_beside_the_share_of_feasible_rounds() -> None:
+    """Whether the file asks for it or not; once where it does."""
+    for names, columns in (
+        (["objective"], 1),
+        (["objective", "feasible_share"], 1),
+        (["decision_ms"], 0),
+    ):
+        of = experiment(measure="decisions", quantities=names)
+        head = rows(markdown(result(of, decided)))[0]
+        assert head.count("feasible rounds (%)") == columns
+    of = experiment(measure="planning", policies=["pool"], quantities=["objective"])
+    assert "feasible plans (%)" in rows(markdown(made_up(of)))[0]
 
 
 def test_a_matrix_is_printed_as_the_paper_prints_it() -> None:
@@ -110,10 +153,13 @@ def test_a_matrix_is_printed_as_the_paper_prints_it() -> None:
     stagewise = lines[7:12]
     assert [line[0] for line in stagewise] == ["2,000", "2,500", "3,000", "4,000", "5,000"]
     ours, paper = stagewise[1][2].split("<br>")
-    assert re.fullmatch(r"[\d.]+ ± [\d.]+ / [\d.]+ ± [\d.]+", ours)
+    assert re.fullmatch(r"[\d.]+ ± [\d.]+ / [\d.]+ ± [\d.]+ / 100% ± 0", ours)
     assert paper.startswith("9.11 / 19 **")
     assert "not reached in any of 2 / not reached in any of 2" in stagewise[2][5]
-    assert "Entries: cost to target / rounds to target; below, the paper's cost to target" in text
+    assert (
+        "Entries: cost to target / rounds to target / feasible rounds (%); below, the paper's cost"
+        in text
+    )
 
 
 def test_a_stand_in_is_named_wherever_the_data_set_is() -> None:

@@ -12,14 +12,21 @@ from scipy import stats
 from stagewise.errors import StagewiseError
 from stagewise.policies.registry import policy_names
 from stagewise_experiments.names import DATASET_NAMES, POLICY_NAMES, style_of
-from stagewise_experiments.quantities import QUANTITIES, estimate_text, quantity, rounded
+from stagewise_experiments.quantities import (
+    QUANTITIES,
+    estimate_text,
+    quantity,
+    rounded,
+    target_round,
+)
 from stagewise_experiments.statistics import estimate
 
-ACCURACIES = [0.5, 0.89, 0.9, 0.95]
+# 0.9 is passed at the second round, but in the mean of three only at the fourth.
+ACCURACIES = [0.5, 0.91, 0.88, 0.91, 0.95]
 TRAINED = {
     "rounds": [
         round_of(cost, accuracy=accuracy, decision_ms=ms)
-        for cost, accuracy, ms in zip((1.0, 2.0, 4.0, 8.0), ACCURACIES, (1, 2, 3, 10), strict=True)
+        for cost, accuracy, ms in zip((1, 2, 4, 8, 16), ACCURACIES, (1, 2, 3, 10, 4), strict=True)
     ],
     "plan_ms": [1000.0, 3000.0],
     "target_accuracy": 0.9,
@@ -31,13 +38,15 @@ TRAINED = {
     ("name", "value"),
     [
         ("final_accuracy", 0.95),
-        ("rounds_to_target", 3),
-        ("cost_to_target", 7.0),
-        ("delay_to_target", 3.5),
-        ("energy_to_target", 21.0),
+        ("rounds_to_target", 4),
+        ("cost_to_target", 15.0),
+        ("delay_to_target", 7.5),
+        ("energy_to_target", 45.0),
         ("decision_ms", 4.0),
+        ("decision_ms_median", 3.0),
+        ("decision_ms_p99", 10.0),
         ("decision_ms_max", 10.0),
-        ("objective", 3.75),
+        ("objective", 6.2),
         ("feasible_share", 1.0),
         ("plan_s", 2.0),
     ],
@@ -54,9 +63,54 @@ def test_a_target_that_is_never_reached_costs_infinitely_much() -> None:
 
 
 def test_rounds_that_are_not_evaluated_are_paid_for() -> None:
-    records = [{**r, "accuracy": None} if n < 3 else r for n, r in enumerate(TRAINED["rounds"])]
-    assert quantity("cost_to_target").value({**TRAINED, "rounds": records}) == 15.0
-    assert quantity("rounds_to_target").value({**TRAINED, "rounds": records}) == 4
+    """Three evaluations are three in a row of those that there are."""
+    accuracies = [None, 0.91, None, 0.91, 0.88]
+    records = [{**r, "accuracy": a} for r, a in zip(TRAINED["rounds"], accuracies, strict=True)]
+    assert quantity("cost_to_target").value({**TRAINED, "rounds": records}) == 31.0
+    assert quantity("rounds_to_target").value({**TRAINED, "rounds": records}) == 5
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "reached"),
+    [
+        ([0.95, 0.95], None),  # only two evaluations
+        ([0.95, 0.95, 0.95], 3),
+        ([0.9, 0.9, 0.9], 3),  # to be equal is enough
+        ([0.99, 0.8, 0.8, 0.99, 0.8], None),
+        ([0.1, 0.85, 0.9, 0.96, 0.2], 4),  # the mean of three, not each of three
+    ],
+)
+def test_a_target_is_reached_in_the_mean_of_three(
+    accuracies: list[float], reached: int | None
+) -> None:
+    assert target_round(list(enumerate(accuracies, start=1)), 0.9) == reached
+
+
+@pytest.mark.parametrize("name", ["rounds", "cost", "delay", "energy"])
+def test_what_grows_by_rounds_is_known_to_one_round(name: str) -> None:
+    resolution = quantity(f"{name}_to_target").resolution
+    assert resolution is not None
+    mean = {"rounds": 1.0, "cost": 6.2, "delay": 3.1, "energy": 18.6}[name]
+    assert resolution(TRAINED) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    ("count", "median", "p99"), [(1, 1, 1), (4, 2, 4), (99, 50, 99), (100, 50, 99), (200, 100, 198)]
+)
+def test_the_tail_of_decision_times(count: int, median: float, p99: float) -> None:
+    """At most one of a hundred decisions takes longer than the 99th percentile."""
+    times = [float(number) for number in range(1, count + 1)]
+    outputs = {"rounds": [round_of(decision_ms=time) for time in reversed(times)]}
+    told = [quantity(f"decision_ms_{name}").value(outputs) for name in ("median", "p99", "max")]
+    assert told == [median, p99, count]
+    assert quantity("decision_ms_p99").value({"rounds": []}) is None
+
+
+def test_costs_are_what_breaking_limits_makes_less() -> None:
+    assert {name for name, known in QUANTITIES.items() if known.cost} == {
+        *("objective", "delay_s", "energy_j"),
+        *("cost_to_target", "delay_to_target", "energy_to_target"),
+    }
 
 
 def test_over_optimum_counts_rounds_where_both_keep_the_limits() -> None:
@@ -130,12 +184,38 @@ def test_one_seed_has_no_interval_and_none_has_no_mean() -> None:
 def test_infinite_values_are_counted() -> None:
     found = estimate([2.0, math.inf, 4.0, math.inf, 3.0])
     assert found is not None
-    assert (found.mean, found.half_width) == (math.inf, None)
+    assert (found.mean, found.interval) == (math.inf, None)
     assert (found.missed, found.count, found.reached_mean) == (2, 5, 3.0)
     assert estimate_text(found) == "not reached in 2 of 5 (3.00 in the others)"
     everything = estimate([math.inf] * 3)
     assert everything is not None
+    assert everything.interval == (math.inf, math.inf)
+    single = estimate([math.inf])
+    assert single is not None
+    assert single.interval is None
     assert estimate_text(everything) == "not reached in any of 3"
+
+
+@pytest.mark.parametrize(
+    ("values", "line", "tolerance", "side"),
+    [
+        ([1.0, 3.0], 14.8, 0.0, -1),  # 2 ± 12.706
+        ([1.0, 3.0], 14.7, 0.0, 0),
+        ([1.0, 3.0], -10.8, 0.0, 1),
+        ([1.0, 3.0], 14.8, 0.2, 0),
+        ([1.0], 1e9, 0.0, 0),
+        ([math.inf, math.inf], 1e9, 0.0, 1),
+        ([-math.inf, -math.inf], 0.0, 0.0, -1),
+        ([math.inf, 1.0], 0.0, 0.0, 0),
+        ([math.inf, -math.inf], 0.0, 0.0, 0),
+    ],
+)
+def test_an_interval_decides_which_side_of_a_line_it_is(
+    values: list[float], line: float, tolerance: float, side: int
+) -> None:
+    found = estimate(values)
+    assert found is not None
+    assert found.side_of(line, tolerance) == side
 
 
 @pytest.mark.parametrize(

@@ -1,73 +1,183 @@
 """Values by policy, point and seed; pairs recomputed by hand."""
 
 import math
+from typing import Any
 
 import pytest
 from made_up_results import bars, curves, experiment, groups, result, round_of, trained
+from verdict_cases import AXIS, by_clients, outputs_of, series
 
 from stagewise_experiments.cells import Cell
-from stagewise_experiments.results import Result
-from stagewise_experiments.series import Series, differences, increases, mean_by_seed, ratios
+from stagewise_experiments.series import Comparison, Series
+
+OURS, THEIRS = "fedcs", "exact"
 
 
-def costs(table: dict[str, list[float]]) -> Result:
-    """A result with these costs of the single round, by policy and seed."""
-    seeds = len(next(iter(table.values())))
-    of = experiment(
-        policies=list(table), measure="decisions", quantities=["objective"],
-        profiles={"quick": {"seeds": seeds}},
-    )  # fmt: skip
-    return result(of, lambda c: {"rounds": [round_of(table[c.policy][c.seed])], "plan_ms": None})
+def compared(
+    table: dict[str, list[float]], quantity: str = "objective", differences: bool = False
+) -> Comparison:
+    return series(table, quantity).compare(quantity, [((OURS, {}), (THEIRS, {}))], differences)
 
 
-def test_ratios_are_taken_seed_by_seed() -> None:
-    table = {"pool-flexible": [1.0, 6.0, 3.0], "orig-prob-solver": [2.0, 3.0, 4.0]}
-    series = Series(costs(table))
-    found = series.estimate("objective", "pool-flexible", {}, relative_to="orig-prob-solver")
-    assert found is not None
-    assert found.mean == pytest.approx((0.5 + 2.0 + 0.75) / 3)  # not 10 / 9
-    assert found.count == 3
+def test_two_policies_are_compared_by_log_ratios_of_the_same_seed() -> None:
+    found = compared({OURS: [1.0, 6.0, 3.0], THEIRS: [2.0, 3.0, 4.0]})
+    by_hand = {0: math.log(1 / 2), 1: math.log(6 / 3), 2: math.log(3 / 4)}
+    assert found.by_seed == pytest.approx(by_hand)
+    assert found.estimate is not None
+    assert found.estimate.mean == pytest.approx(math.log(0.75) / 3)  # not log(10 / 9)
+    # t(2, 97.5%) = 4.30265; the standard deviation of -0.69315, 0.69315, -0.28768 is 0.71277
+    assert found.estimate.half_width == pytest.approx(4.30265 * 0.71277 / math.sqrt(3), rel=1e-4)
+    assert found.obstacle == ""
 
 
-def test_pairs_leave_out_seeds_that_say_nothing() -> None:
-    ours = {0: 1.0, 1: math.inf, 2: 4.0, 3: 5.0, 5: 1.0}
-    theirs = {0: 2.0, 1: 2.0, 2: math.inf, 4: 1.0, 5: 0.0}
-    assert ratios(ours, theirs) == {0: 0.5, 1: math.inf}
-    assert differences(ours, theirs) == {0: -1.0, 1: math.inf, 5: 1.0}
+def test_scales_that_vary_by_seed_cancel() -> None:
+    """Means of raw costs with random weights would leave this to the seed with the largest scale."""
+    found = compared({OURS: [1.1, 110.0, 0.011], THEIRS: [1.0, 100.0, 0.01]})
+    assert found.estimate is not None
+    assert found.estimate.low == pytest.approx(math.log(1.1))
+    assert found.estimate.high == pytest.approx(math.log(1.1))
 
 
-def test_increases_are_what_ratios_add() -> None:
-    assert increases({0: 3.0, 1: math.inf}, {0: 2.0, 1: 1.0}) == {0: 0.5, 1: math.inf}
+def test_a_seed_s_ratio_is_the_mean_over_points() -> None:
+    costs = {OURS: {80: [2.0, 1.0], 100: [8.0, 1.0]}, THEIRS: {80: [1.0, 1.0], 100: [1.0, 1.0]}}
+    found = Series(by_clients(costs))
+    pairs = [((OURS, {"clients": n}), (THEIRS, {"clients": n})) for n in (80, 100)]
+    by_seed = found.compare("objective", pairs).by_seed
+    assert by_seed == pytest.approx({0: math.log(4), 1: 0.0})
 
 
-def test_a_seed_s_mean_is_over_what_has_it() -> None:
-    assert mean_by_seed([{0: 1.0, 1: 2.0}, {0: 3.0}]) == {0: 2.0, 1: 2.0}
-    assert mean_by_seed([]) == {}
+def test_ratios_in_pictures_are_geometric_means() -> None:
+    found = series({OURS: [1.0, 4.0], THEIRS: [2.0, 2.0]})
+    ratio = found.estimate("objective", OURS, {}, relative_to=THEIRS)
+    assert ratio is not None
+    assert ratio.mean == pytest.approx(1.0)  # of 1/2 and 2; the mean is 1.25
+    assert ratio.low * ratio.high == pytest.approx(1.0)
 
 
-def test_pairs_are_counted_with_those_that_say_nothing() -> None:
-    """FedCS misses the target in two of five seeds, C2EAssocOnly always; one cell of another failed."""
-    series, at = Series(bars()), {"weights": "delay"}
-    name = "cost_to_target"
-    missed = series.against(name, "fedcs", "orig-prob-solver", at, increases)
-    assert (missed.all, missed.usable, missed.reached) == (5, 5, 3)
-    assert sum(map(math.isinf, missed.by_seed.values())) == 2
-    turned = series.against(name, "orig-prob-solver", "fedcs", at, increases)
-    assert (turned.all, turned.usable, turned.reached) == (5, 3, 3)
-    assert len(turned.by_seed) == 3
-    never = series.against(name, "client-sel-only", "c2e-assoc-only", at, differences)
-    assert (never.all, never.usable, never.reached, never.by_seed) == (4, 0, 0, {})
-    everywhere = series.against(name, "fedcs", "orig-prob-solver", {}, increases)
-    assert everywhere.all == 15
+def test_only_one_that_misses_the_target_is_infinitely_worse() -> None:
+    never = math.inf
+    found = compared({OURS: [never, 1.0, never], THEIRS: [1.0, never, never]}, "cost_to_target")
+    assert found.by_seed == {0: never, 1: -never}  # both missed it in seed 2, which says nothing
+    assert (found.runs, found.missed, found.both_missed) == (3, (2, 2), 1)
+    assert found.obstacle == "only some seeds reached the target"
+    always = compared({OURS: [never] * 2, THEIRS: [1.0, 2.0]}, "cost_to_target")
+    assert always.estimate is not None
+    assert always.estimate.interval == (never, never)
+    assert always.obstacle == ""
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "why"),
+    [
+        ([1.0], [2.0], "one seed"),
+        ([math.inf], [2.0], "one seed"),
+        ([math.inf] * 2, [math.inf] * 2, "no run reached the target"),
+        ([1.0, math.inf, math.inf], [2.0, math.inf, math.inf], "fewer than half of the runs"),
+        ([1.0, math.inf, 2.0], [2.0, math.inf, 2.5], ""),
+        ([1.0, math.inf], [2.0, 2.0], "only some seeds reached the target"),
+    ],
+)
+def test_what_no_interval_can_be_made_of(ours: list[float], theirs: list[float], why: str) -> None:
+    assert compared({OURS: ours, THEIRS: theirs}, "cost_to_target").obstacle.startswith(why)
+
+
+def steps(policies: dict[str, tuple[float, int]]) -> Series:
+    """Runs that take so many rounds of this cost to their target."""
+
+    def outputs(cell: Cell) -> dict[str, Any]:
+        cost, rounds = policies[cell.policy]
+        accuracies = [None] * (rounds - 3) + [0.95] * 3
+        records = [round_of(cost, accuracy=accuracy) for accuracy in accuracies]
+        return {"rounds": records, "target_accuracy": 0.9, "plan_ms": []}
+
+    of = experiment(policies=list(policies), quantities=["cost_to_target"])
+    return Series(result(of, outputs))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "tie"),
+    [
+        ((1.0, 10), (1.05, 10), True),  # 10.5 - 10 is less than a round of either
+        ((1.0, 10), (1.0, 11), False),  # a whole round apart
+        ((1.0, 10), (3.0, 4), True),  # 2 apart: less than a round of the second
+        ((3.0, 4), (1.0, 10), True),
+        ((1.0, 10), (3.0, 5), False),
+    ],
+)
+def test_less_than_a_round_apart_is_a_tie(
+    ours: tuple[float, int], theirs: tuple[float, int], tie: bool
+) -> None:
+    found = steps({OURS: ours, THEIRS: theirs})
+    places = [((OURS, {}), (THEIRS, {}))]
+    by_seed = found.compare("cost_to_target", places).by_seed
+    apart = 0.0 if tie else math.log(math.prod(ours) / math.prod(theirs))
+    assert by_seed == pytest.approx(dict.fromkeys(range(3), apart))
+    # The cost of a round has no steps.
+    assert found.compare("objective", places).by_seed[0] == pytest.approx(
+        math.log(ours[0] / theirs[0])
+    )
+
+
+def test_there_is_no_ratio_to_nothing() -> None:
+    found = compared({OURS: [1.0, 0.0], THEIRS: [0.0, 0.0]})
+    assert (found.by_seed, found.runs) == ({1: 0.0}, 1)
+    assert compared({OURS: [1.0], THEIRS: [0.0]}, differences=True).by_seed == {0: 1.0}
 
 
 def test_failed_cells_are_as_if_never_run() -> None:
-    series = Series(bars())
+    found = Series(bars())
     point = {"weights": "delay"}
-    assert sorted(series.values("cost_to_target", "client-sel-only", point)) == [0, 2, 3, 4]
-    found = series.estimate("cost_to_target", "client-sel-only", point, "orig-prob-solver")
-    assert found is not None
-    assert found.count == 4
+    assert sorted(found.values("cost_to_target", "client-sel-only", point)) == [0, 2, 3, 4]
+    ratio = found.estimate("cost_to_target", "client-sel-only", point, "orig-prob-solver")
+    assert ratio is not None
+    assert ratio.count == 4
+
+
+def test_a_run_that_was_ended_by_one_evaluation_has_not_missed_its_target() -> None:
+    """Nobody knows when three in a row would have passed."""
+    of = experiment(policies=[OURS], quantities=["cost_to_target"], setting={"rounds": 10})
+
+    def values(rounds: int, **fields: Any) -> dict[int, float]:
+        records = [round_of(accuracy=a) for a in [0.5] * (rounds - 1) + [0.95]]
+        outputs = {"rounds": records, "target_accuracy": 0.9, **fields}
+        return Series(result(of, lambda _: outputs)).values("cost_to_target", OURS, {})
+
+    assert values(5) == {}
+    assert values(10) == dict.fromkeys(range(3), math.inf)  # it went through all its rounds
+    assert values(5, stopped="diverged") == dict.fromkeys(range(3), math.inf)
+
+
+def feasible(shares: dict[str, float]) -> Series:
+    """Ten rounds, of which this share keeps the limits."""
+    of = experiment(policies=list(shares), measure="decisions", quantities=["objective"])
+
+    def outputs(cell: Cell) -> dict[str, Any]:
+        kept = round(10 * shares[cell.policy])
+        return {"rounds": [round_of(feasible=n < kept) for n in range(10)], "plan_ms": None}
+
+    return Series(result(of, outputs))
+
+
+def test_costs_stand_beside_the_share_of_feasible_rounds() -> None:
+    found = feasible({OURS: 1.0, THEIRS: 0.3})
+    assert found.feasible_text("objective", (OURS, THEIRS), [{}]) == (
+        "feasible rounds: 100% against 30%"
+    )
+    assert found.feasible_text("decision_ms", (OURS, THEIRS), [{}]) == ""
+    assert feasible({OURS: 1.0, THEIRS: 1.0}).feasible_text("objective", (OURS, THEIRS), [{}]) == ""
+
+
+def test_cells_of_the_same_inputs_have_the_same_keys() -> None:
+    """Whatever axes the experiments call them by."""
+    other = {**AXIS, "name": "n", "values": [100, 120]}
+    made = [
+        Series(
+            result(experiment(policies=[OURS], axes=[axis]), lambda _: outputs_of("objective", 1))
+        )
+        for axis in (AXIS, other)
+    ]
+    assert made[0].keys([(OURS, {"clients": 100})]) == made[1].keys([(OURS, {"n": 100})])
+    assert not made[0].keys([(OURS, {"clients": 80})]) & made[1].keys([(OURS, {"n": 120})])
 
 
 def test_the_optimum_is_that_of_the_same_point_and_seed() -> None:

@@ -33,6 +33,15 @@ def only_point(series: Series, panel: Panel, at: Point) -> Point:
     return points[0]
 
 
+def policy_label(series: Series, policy: str) -> str:
+    """The name, with the share of rounds that keep the limits where costs are drawn and some do not."""
+    name = policy_name(policy)
+    if not any(quantity(panel.quantity).cost for panel in series.experiment.panels):
+        return name
+    share = series.feasible_share(policy, series.points)
+    return name if share is None or share == 1 else f"{name} ({100 * share:.3g}% feasible)"
+
+
 def panel_label(panel: Panel) -> str:
     """The value axis with its unit."""
     if panel.label:

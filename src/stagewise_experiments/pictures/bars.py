@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from stagewise_experiments.experiment import Panel, Point
-from stagewise_experiments.names import REFERENCE, policy_name, style_of
+from stagewise_experiments.names import REFERENCE, style_of
 from stagewise_experiments.pictures.axes import (
     NOT_REACHED,
     WITHIN_REASON,
@@ -12,9 +12,10 @@ from stagewise_experiments.pictures.axes import (
     number_axis,
     only_point,
     panel_label,
+    policy_label,
     scaled,
 )
-from stagewise_experiments.quantities import estimate_text, quantity
+from stagewise_experiments.quantities import estimate_text, quantity, range_text, rounded
 from stagewise_experiments.series import Series, value_text
 from stagewise_experiments.statistics import Estimate
 
@@ -56,16 +57,14 @@ def _rows(series: Series, panel: Panel, point: Point, axes: "Axes") -> None:
             _write(axes, furthest, row, _missed_text(estimate))
         else:
             _bar(axes, row, estimate, left, furthest, policy)
-            _write(
-                axes,
-                min(estimate.high, furthest),
-                row,
-                estimate_text(estimate, quantity(panel.quantity).share),
-            )
+            told = estimate_text(estimate, quantity(panel.quantity).share)
+            if panel.relative_to is not None:
+                told = range_text(estimate, rounded)
+            _write(axes, min(estimate.high, furthest), row, told)
     reference = found.get(REFERENCE)
     if reference is not None and not reference.missed:
         axes.axvline(reference.mean, color=style_of(REFERENCE).colour, ls="--", lw=1, zorder=0.5)
-    axes.set_yticks(range(len(policies)), [policy_name(policy) for policy in policies])
+    axes.set_yticks(range(len(policies)), [policy_label(series, policy) for policy in policies])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(policies) - 0.45, -0.55)
     if panel.log:
@@ -91,10 +90,8 @@ def _bar(
         alpha=0.95 if ours else 0.7, edgecolor=_LINE if ours else "none", lw=1.2,
     )  # fmt: skip
     if estimate.half_width:
-        low, high = (
-            max(0.0, min(estimate.half_width, room))
-            for room in (estimate.mean - left, furthest - estimate.mean)
-        )
+        low = max(0.0, estimate.mean - max(estimate.low, left))
+        high = max(0.0, min(estimate.high, furthest) - estimate.mean)
         axes.errorbar(
             estimate.mean, row, xerr=[[low], [high]],
             color=_LINE, capsize=3, lw=1,
@@ -121,12 +118,13 @@ def _groups(series: Series, panel: Panel, x: str, axes: "Axes") -> None:
                 continue
             axes.bar(
                 place, estimate.mean, width=0.94 * width, color=style.colour, alpha=0.85,
-                label=None if labelled else policy_name(policy),
+                label=None if labelled else policy_label(series, policy),
             )  # fmt: skip
             labelled = True
             if estimate.half_width:
+                low, high = estimate.mean - estimate.low, estimate.high - estimate.mean
                 axes.errorbar(
-                    place, estimate.mean, yerr=estimate.half_width, color=_LINE, capsize=2, lw=0.9
+                    place, estimate.mean, yerr=[[low], [high]], color=_LINE, capsize=2, lw=0.9
                 )
     axes.set_xticks(range(len(values)), [value_text(value) for value in values])
     axes.set(xlabel=series.axis(x).label, ylabel=panel_label(panel))

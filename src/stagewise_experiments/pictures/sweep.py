@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagewise_experiments.experiment import Panel, Value
-from stagewise_experiments.names import policy_name, style_of
-from stagewise_experiments.pictures.axes import mark_missed, only_point, panel_label, scaled
+from stagewise_experiments.names import style_of
+from stagewise_experiments.pictures.axes import (
+    mark_missed,
+    only_point,
+    panel_label,
+    policy_label,
+    scaled,
+)
 from stagewise_experiments.series import Series, value_text
 from stagewise_experiments.statistics import Estimate
 
@@ -37,14 +43,19 @@ def draw(series: Series, panel: Panel, axes: "Axes") -> None:
         shown += found
         style = style_of(policy)
         mean = [e.mean if e and not e.missed else np.nan for e in found]
-        spread = [(e.half_width or 0.0) if e and not e.missed else np.nan for e in found]
+        spread = np.array(
+            [
+                (e.mean - e.low, e.high - e.mean) if e and not e.missed else (np.nan,) * 2
+                for e in found
+            ]
+        ).T
         apart = _APART if np.nansum(spread) > 0 else 0.0
         beside = apart * (number - (len(policies) - 1) / 2) * (places[-1] - places[0])
         axes.errorbar(
             [place + beside for place in places], mean, yerr=spread if np.nansum(spread) > 0 else None,
             color=style.colour, ls=style.line, lw=style.width, marker=style.marker,
             ms=style.size, capsize=2.5, elinewidth=0.9,
-            label=policy_name(policy),
+            label=policy_label(series, policy),
         )  # fmt: skip
         missed += [
             (place, policy) for place, e in zip(places, found, strict=True) if e and e.missed
