@@ -423,7 +423,7 @@ def test_no_rounds_give_no_decisions(run, folder):
 @pytest.mark.parametrize(
     ("arguments", "target"),
     [
-        (["plan", "s.json", "-o", "out"], "stagewise.plan_a.planners.plan"),
+        (["plan", "s.json", "-o", "out"], "stagewise.plan"),
         (
             ["solve", "s.json", *ROUNDS, "-o", "out", "--method", "fedcs"],
             "stagewise.loop.make_decision",

@@ -1,21 +1,23 @@
 """Commands of a deployment: `stagewise deploy up`, `status` and `init`."""
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stagewise.cli.deploy_init_command import init
-from stagewise.cli.options import ReplanEvery
-from stagewise.cli.simulation_commands import RunInterrupted
-from stagewise.cli.tables import print_table
+from stagewise.cli.deploy_init_command import (
+    SiteDataset,
+    SitePolicy,
+    SiteScenario,
+    SiteSeed,
+    init,
+)
+from stagewise.cli.options import DataDir, Json, LearningRate, ModelName, ReplanEvery
+from stagewise.cli.simulation_commands import interruptible, print_outcome
+from stagewise.cli.tables import print_json, print_table
 from stagewise.errors import StagewiseError
 
 if TYPE_CHECKING:
     from stagewise.deploy.status import Status
-
-# Whatever needs NumPy, PyTorch or Flower is imported inside the commands: --help answers at once.
 
 deploy_app = typer.Typer(
     help="Train for real: cloud, edges and clients as processes.", no_args_is_help=True
@@ -39,17 +41,13 @@ def up(
         typer.Option(help="H: edges are servers; F: groups at the cloud; in-process [H]."),
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Number of rounds [10].")] = None,
-    policy: Annotated[str | None, typer.Option(help="See `stagewise methods` [pool].")] = None,
-    dataset: Annotated[str | None, typer.Option(help="See `stagewise data` [mnist5k].")] = None,
-    data_dir: Annotated[
-        str | None, typer.Option(help="Folder of data sets. Default: $STAGEWISE_DATA.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Default: by the data set.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Default: by the model.")] = None,
-    scenario: Annotated[
-        str | None, typer.Option(help="Scenario file. Default: the paper's, for few clients.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every random draw [0].")] = None,
+    policy: SitePolicy = None,
+    dataset: SiteDataset = None,
+    data_dir: DataDir = None,
+    model: ModelName = None,
+    learning_rate: LearningRate = None,
+    scenario: SiteScenario = None,
+    seed: SiteSeed = None,
     remedy: Annotated[
         str | None,
         typer.Option(
@@ -72,36 +70,28 @@ def up(
     given = dict(locals())
     if local and site is not None:
         raise StagewiseError("local: must not be given with a site, which is on other machines")
-    try:
+    go_on = f"interrupted, all processes ended; to go on: stagewise deploy up --out {out}"
+    with interruptible(out, go_on):
         from stagewise.deploy.options import make_options
         from stagewise.deploy.up import up as start
 
         del given["out"]
         options = make_options(**given | {"local": local or None})
         run = start(out, options, show_progress=True)
-    except KeyboardInterrupt:
-        if not (Path(out) / "config.toml").exists():
-            raise
-        raise RunInterrupted(
-            f"interrupted, all processes ended; to go on: stagewise deploy up --out {out}"
-        ) from None
-    accuracy = "not evaluated" if run.accuracy is None else f"accuracy {run.accuracy:.4f}"
-    print(f"{out}: {len(run.records)} rounds, {accuracy}", file=sys.stderr)
+    print_outcome(run, out)
 
 
 @deploy_app.command()
 def status(
     directory: Annotated[str, typer.Argument(help="Folder of a deployment's run.")],
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Who is up, the round under way, who trains where, and what became of every update."""
     from stagewise.deploy.status import read_status
 
     found = read_status(directory)
     if as_json:
-        import msgspec
-
-        print(msgspec.json.encode(found).decode())
+        print_json(found)
         return
     for line in _lines(found):
         print(line)

@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stagewise.cli.options import DataDir, LearningRate, ModelName
 from stagewise.errors import StagewiseError
 
 if TYPE_CHECKING:
     from stagewise.deploy.site import Site
+
+
+# A file, or the folder of the run, may say what these do not.
+SiteDataset = Annotated[str | None, typer.Option(help="See `stagewise data` [mnist5k].")]
+SitePolicy = Annotated[str | None, typer.Option(help="See `stagewise methods` [pool].")]
+SiteSeed = Annotated[int | None, typer.Option(help="Seed of every random draw [0].")]
+SiteScenario = Annotated[
+    str | None, typer.Option(help="Scenario file. Default: the paper's, for these clients.")
+]
 
 
 def init(
@@ -34,22 +44,14 @@ def init(
     design: Annotated[
         str | None, typer.Option(help="H (default): edges are servers; F: groups at the cloud.")
     ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="See `stagewise data`. Default: mnist5k.")
-    ] = None,
-    data_dir: Annotated[
-        str | None, typer.Option(help="Folder of data sets here. Default: $STAGEWISE_DATA.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Default: by the data set.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Default: by the model.")] = None,
-    policy: Annotated[
-        str | None, typer.Option(help="See `stagewise methods`. Default: pool.")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Number of rounds. Default: 30.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every random draw. Default: 0.")] = None,
-    scenario: Annotated[
-        str | None, typer.Option(help="Scenario file. Default: the paper's, for these clients.")
-    ] = None,
+    dataset: SiteDataset = None,
+    data_dir: DataDir = None,
+    model: ModelName = None,
+    learning_rate: LearningRate = None,
+    policy: SitePolicy = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds [30].")] = None,
+    seed: SiteSeed = None,
+    scenario: SiteScenario = None,
 ) -> None:
     """Certificates, keys and a run.sh for every machine of a deployment."""
     options = dict(locals())

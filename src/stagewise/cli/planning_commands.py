@@ -2,33 +2,34 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+import stagewise
 from stagewise.cli.options import (
     Diversity,
+    Json,
+    Output,
     Remedy,
     ReplanAbsence,
     ReplanChange,
     ReplanCost,
     ReplanEvery,
+    Seed,
+    listed,
 )
-from stagewise.cli.tables import print_table
+from stagewise.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stagewise.comparison import MethodSummary
 
-# Whatever needs NumPy is imported inside the commands, so that --help answers at once.
-
 ScenarioFile = Annotated[str, typer.Argument(help="Scenario file; - is standard input.")]
 PlanFile = Annotated[str, typer.Argument(help="Plan file.")]
 RoundsFile = Annotated[str, typer.Option("--online", help="Rounds file: who is online.")]
-Output = Annotated[str, typer.Option("--output", "-o", help="File to write; - is standard output.")]
-Seed = Annotated[int, typer.Option(help="Seed of every random draw.")]
 Seconds = Annotated[float | None, typer.Option(help="Time limit of one search, in seconds.")]
 Risk = Annotated[str, typer.Option(help="exact, sampled or markov.")]
 
@@ -44,12 +45,9 @@ def plan(
     seconds: Seconds = None,
 ) -> None:
     """Plan A: choose the long-term clients of every edge."""
-    from stagewise.plan_a.planners import plan as make
-    from stagewise.plans import save_plan
-    from stagewise.world.scenario_file import load_scenario
-
-    made = make(load_scenario(scenario), method=method, risk=risk, seed=seed, seconds=seconds)  # type: ignore[arg-type]
-    save_plan(made, output)
+    world = stagewise.load_scenario(scenario)
+    made = stagewise.plan(world, method=method, risk=risk, seed=seed, seconds=seconds)  # type: ignore[arg-type]
+    stagewise.save_plan(made, output)
     state = "feasible" if made.feasible else f"{len(made.violations)} limits broken"
     _print_status(
         f"{len(made.assignment)} long-term clients, objective {made.objective:.4f}, {state}, "
@@ -78,24 +76,17 @@ def decide(
     seconds: Seconds = None,
 ) -> None:
     """Plan B: decide round after round from a plan."""
-    from stagewise.deciding import decide as run
-    from stagewise.decisions import save_decisions
-    from stagewise.plans import load_plan
-    from stagewise.policies.replanned import Triggers
-    from stagewise.world.rounds_file import load_rounds
-    from stagewise.world.scenario_file import load_scenario
-
-    triggers = Triggers(
+    triggers = stagewise.Triggers(
         every=replan_every,
         cost_factor=replan_cost,
         change_factor=replan_change,
         absence_gap=replan_absence,
     )
-    world = load_scenario(scenario)
-    long_term = load_plan(plan, world)
-    rounds = load_rounds(online, world)
+    world = stagewise.load_scenario(scenario)
+    long_term = stagewise.load_plan(plan, world)
+    rounds = stagewise.load_rounds(online, world)
     with _progress("deciding", len(rounds)) as bar:
-        decisions = run(
+        decisions = stagewise.decide(
             long_term,
             rounds,
             mode=mode,  # type: ignore[arg-type]
@@ -106,7 +97,7 @@ def decide(
             seconds=seconds,
             progress=lambda decision: bar.advance(),
         )
-    save_decisions(decisions, output)
+    stagewise.save_decisions(decisions, output)
 
 
 def solve(
@@ -121,18 +112,13 @@ def solve(
     ] = False,
 ) -> None:
     """Decide each round by any method, without a plan file."""
-    from stagewise.deciding import solve as run
-    from stagewise.decisions import save_decisions
-    from stagewise.world.rounds_file import load_rounds
-    from stagewise.world.scenario_file import load_scenario
-
-    world = load_scenario(scenario)
-    rounds = load_rounds(online, world)
+    world = stagewise.load_scenario(scenario)
+    rounds = stagewise.load_rounds(online, world)
     with (
         _progress("solving", len(rounds)) as bar,
         _log_lines_to(_print_status if verbose else bar.note),
     ):
-        decisions = run(
+        decisions = stagewise.solve(
             world,
             rounds,
             method=method,
@@ -140,7 +126,7 @@ def solve(
             seconds=seconds,
             progress=lambda decision: bar.advance(),
         )
-    save_decisions(decisions, output)
+    stagewise.save_decisions(decisions, output)
 
 
 def check(
@@ -149,23 +135,20 @@ def check(
     online: RoundsFile,
 ) -> None:
     """Recompute every figure and constraint of a decisions file; exit 1 if anything is not true."""
-    from stagewise.checker import check as examine
     from stagewise.decisions import load_decision_records
-    from stagewise.world.rounds_file import load_rounds
-    from stagewise.world.scenario_file import load_scenario
 
-    world = load_scenario(scenario)
+    world = stagewise.load_scenario(scenario)
     records = load_decision_records(decisions)
-    _verdict(examine(world, records, load_rounds(online, world)), f"{len(records)} decisions")
+    rounds = stagewise.load_rounds(online, world)
+    _verdict(stagewise.check(world, records, rounds), f"{len(records)} decisions")
 
 
 def check_plan(scenario: ScenarioFile, plan: PlanFile, risk: Risk = "exact") -> None:
     """Recompute every figure and constraint of a plan file; exit 1 if anything is not true."""
-    from stagewise.checker import check_plan as examine
     from stagewise.plans import load_plan_record
-    from stagewise.world.scenario_file import load_scenario
 
-    _verdict(examine(load_scenario(scenario), load_plan_record(plan), risk), "plan")
+    world = stagewise.load_scenario(scenario)
+    _verdict(stagewise.check_plan(world, load_plan_record(plan), risk), "plan")
 
 
 def compare(
@@ -177,58 +160,46 @@ def compare(
     seed: Seed = 0,
     seconds: Seconds = None,
     workers: Annotated[int, typer.Option(help="Processes that share the methods.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: Json = False,
 ) -> None:
     """All methods side by side on the same rounds."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from stagewise.comparison import compare as run
-    from stagewise.policies.registry import policy_names
     from stagewise.world.checks import whole
-    from stagewise.world.rounds_file import load_rounds
-    from stagewise.world.scenario_file import load_scenario
 
     whole("--workers", workers, 1)
-    world = load_scenario(scenario)
-    rounds = load_rounds(online, world)
-    names = policy_names() if methods is None else [name.strip() for name in methods.split(",")]
-    executor = (
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) if workers > 1 else None
-    )
-    try:
-        with _progress("comparing", len(names)) as bar:
-            summaries = run(
-                world,
-                rounds,
-                methods=names,
-                seed=seed,
-                seconds=seconds,
-                executor=executor,
-                progress=lambda summary: bar.advance(),
-            )
-    finally:
-        if executor is not None:
-            executor.shutdown(cancel_futures=True)
+    world = stagewise.load_scenario(scenario)
+    rounds = stagewise.load_rounds(online, world)
+    names = stagewise.policy_names() if methods is None else listed(methods)
+    with ExitStack() as stack:
+        executor = None
+        if workers > 1:
+            executor = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+            stack.callback(executor.shutdown, cancel_futures=True)
+        bar = stack.enter_context(_progress("comparing", len(names)))
+        summaries = stagewise.compare(
+            world,
+            rounds,
+            methods=names,
+            seed=seed,
+            seconds=seconds,
+            executor=executor,
+            progress=lambda summary: bar.advance(),
+        )
     if json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode([summary.as_dict() for summary in summaries]).decode())
+        print_json(summaries)
     else:
         _show(summaries)
 
 
-def methods(
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
-) -> None:
+def methods(json: Json = False) -> None:
     """The names of all methods, ours and those of installed packages."""
-    import msgspec
+    from stagewise.policies.registry import ALIASES
 
-    from stagewise.policies.registry import ALIASES, policy_names
-
-    names = policy_names()
+    names = stagewise.policy_names()
     if json:
-        typer.echo(msgspec.json.encode(names).decode())
+        print_json(names)
         return
     also = {name: f" (or {alias})" for alias, name in ALIASES.items()}
     typer.echo("\n".join(f"{name}{also.get(name, '')}" for name in names))
@@ -280,23 +251,17 @@ def _progress(what: str, total: int) -> "Iterator[_Bar]":
     if not sys.stderr.isatty():
         yield _Bar(lambda: None, lambda text: None)
         return
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False),
+        bars.TextColumn(what),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeRemainingColumn(),
+        bars.TextColumn("{task.description}", markup=False),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)
         yield _Bar(
             lambda: progress.advance(task), lambda text: progress.update(task, description=text)

@@ -4,26 +4,28 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import stagewise
 from stagewise.cli.options import (
+    DataDir,
     Diversity,
+    LearningRate,
+    ModelName,
+    Output,
     Remedy,
     ReplanAbsence,
     ReplanChange,
     ReplanCost,
     ReplanEvery,
+    Seed,
+    listed,
 )
 from stagewise.cli.tables import print_table
 from stagewise.errors import StagewiseError
 from stagewise.files import STANDARD_STREAM
-
-if TYPE_CHECKING:
-    from stagewise.runs.run import Run
-
-# Whatever needs NumPy or PyTorch is imported inside the commands, so that --help answers at once.
 
 Workers = Annotated[
     int | None,
@@ -43,24 +45,18 @@ class RunInterrupted(Exception):
 def simulate(
     out: Annotated[str, typer.Option(help="Folder to write the run to; must be new or empty.")],
     dataset: Annotated[str, typer.Option(help="See `stagewise data`.")] = "mnist5k",
-    data_dir: Annotated[
-        str | None, typer.Option(help="Folder of data sets. Default: $STAGEWISE_DATA.")
-    ] = None,
+    data_dir: DataDir = None,
     image_size: Annotated[
         int | None, typer.Option(help="Folders of images: pixels along each side [64].")
     ] = None,
     policy: Annotated[str, typer.Option(help="See `stagewise methods`.")] = "pool",
     rounds: Annotated[int, typer.Option(help="Number of rounds.")] = 30,
-    seed: Annotated[int, typer.Option(help="Seed of every random draw.")] = 0,
+    seed: Seed = 0,
     scenario: Annotated[
         str | None, typer.Option(help="Scenario file. Default: the paper's, scaled to the data.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="mnist-cnn, lenet5, cifar-cnn, ... Default: by the data set.")
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Of each local step. Default: by the model.")
-    ] = None,
+    model: ModelName = None,
+    learning_rate: LearningRate = None,
     momentum: Annotated[float, typer.Option(help="Of each local step.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Of each local step.")] = 0.0,
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
@@ -100,49 +96,28 @@ def simulate(
     log: Loggers = None,
 ) -> None:
     """Train under a policy, round after round; `stagewise resume` goes on after any interruption."""
-    with _interruptible(out):
-        from stagewise.runs.config import Participation, Replanning
-        from stagewise.simulator.start import simulate as start
-
-        run = start(
-            scenario,
-            dataset,
-            policy,
-            rounds,
-            seed,
-            out,
-            data_dir=data_dir,
-            image_size=image_size,
-            model=model,
-            learning_rate=learning_rate,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            dtype=dtype,
-            device=device,
-            participation=Participation(
-                model=participation,  # type: ignore[arg-type]
-                mean_session=mean_session,
-                trace=trace,
-                trace_states=trace_states,
-                round_seconds=round_seconds,
-                fluctuate=fluctuate,
-            ),
-            replanning=Replanning(
-                every=replan_every,
-                cost_factor=replan_cost,
-                change_factor=replan_change,
-                absence_gap=replan_absence,
-                delay_rounds=plan_delay,
-            ),
-            remedy=remedy,  # type: ignore[arg-type]
-            diversity=diversity,
-            evaluate_every=evaluate_every,
-            stop_at_accuracy=stop_at_accuracy,
-            workers=_workers(workers, device),
+    given = dict(locals())
+    own = {name: given.pop(name) for name in _PARTICIPATION}
+    triggers = {field: given.pop(name) for name, field in _REPLANNING.items()}
+    with interruptible(out, f"interrupted; to go on: stagewise resume {out}"):
+        given |= {"workers": _workers(workers, device), "loggers": listed(given.pop("log"))}
+        online = stagewise.Participation(model=participation, **own)  # type: ignore[arg-type]
+        run = stagewise.simulate(
+            **given | {"participation": online},
+            replanning=stagewise.Replanning(**triggers),
             show_progress=True,
-            loggers=_names(log),
         )
     _print_summary(run, out)
+
+
+_PARTICIPATION = ("mean_session", "trace", "trace_states", "round_seconds", "fluctuate")
+_REPLANNING = {
+    "replan_every": "every",
+    "replan_cost": "cost_factor",
+    "replan_change": "change_factor",
+    "replan_absence": "absence_gap",
+    "plan_delay": "delay_rounds",
+}
 
 
 def resume(
@@ -151,16 +126,12 @@ def resume(
     log: Loggers = None,
 ) -> None:
     """Go on with a run that was interrupted."""
-    from stagewise.runs.directory import RunDirectory
-    from stagewise.runs.run import load_run
-
-    RunDirectory.open(directory)
-    so_far = load_run(directory)
-    with _interruptible(directory):
-        from stagewise.simulator.start import resume as go_on
-
+    so_far = stagewise.load_run(directory)
+    with interruptible(directory, f"interrupted; to go on: stagewise resume {directory}"):
         processes = _workers(workers, so_far.config.device)
-        run = go_on(directory, workers=processes, show_progress=True, loggers=_names(log))
+        run = stagewise.resume(
+            directory, workers=processes, show_progress=True, loggers=listed(log)
+        )
     if so_far.finished:
         print(f"{directory}: finished already", file=sys.stderr)
     _print_summary(run, directory)
@@ -168,9 +139,7 @@ def resume(
 
 def report(
     runs: Annotated[list[str], typer.Argument(help="Folders of runs.")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="HTML file to write; - is standard output.")
-    ],
+    output: Output,
     pictures: Annotated[
         str | None, typer.Option(help="Folder for the pictures, as files of their own.")
     ] = None,
@@ -189,9 +158,8 @@ def report(
     from stagewise.report.page import save_page
     from stagewise.report.pictures import save_pictures
     from stagewise.report.summary import summary
-    from stagewise.runs.run import load_run
 
-    loaded = [load_run(path) for path in runs]
+    loaded = [stagewise.load_run(path) for path in runs]
     if pictures is not None:
         save_pictures(loaded, pictures, picture_format, round)
     save_page(loaded, output, round)
@@ -200,13 +168,14 @@ def report(
 
 
 @contextmanager
-def _interruptible(directory: str) -> Iterator[None]:
+def interruptible(directory: str, message: str) -> Iterator[None]:
+    """Say how to go on where Ctrl-C comes when there is a run in `directory`."""
     try:
         yield
     except KeyboardInterrupt:
         if not (Path(directory) / "config.toml").exists():
             raise
-        raise RunInterrupted(f"interrupted; to go on: stagewise resume {directory}") from None
+        raise RunInterrupted(message) from None
 
 
 def _workers(asked: int | None, device: str) -> int:
@@ -220,16 +189,13 @@ def _workers(asked: int | None, device: str) -> int:
     return available_cores() if device == "cpu" else 1
 
 
-def _names(log: str | None) -> list[str]:
-    return [] if log is None else [name.strip() for name in log.split(",")]
-
-
-def _print_summary(run: "Run", directory: str) -> None:
+def print_outcome(run: "stagewise.Run", directory: str, more: str = "") -> None:
+    """Say on standard error how far a run came and how well its model does."""
     accuracy = "not evaluated" if run.accuracy is None else f"accuracy {run.accuracy:.4f}"
+    print(f"{directory}: {len(run.records)} rounds, {accuracy}{more}", file=sys.stderr)
+
+
+def _print_summary(run: "stagewise.Run", directory: str) -> None:
     cost = sum(record.objective for record in run.records)
     feasible = sum(record.feasible for record in run.records)
-    print(
-        f"{directory}: {len(run.records)} rounds, {accuracy}, total cost {cost:.2f}, "
-        f"{feasible} rounds feasible",
-        file=sys.stderr,
-    )
+    print_outcome(run, directory, f", total cost {cost:.2f}, {feasible} rounds feasible")

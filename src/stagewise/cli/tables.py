@@ -1,6 +1,16 @@
-"""Tables on the terminal."""
+"""What commands print: tables on the terminal, or JSON."""
 
 from collections.abc import Collection
+from typing import Any
+
+import typer
+
+
+def print_json(value: Any) -> None:
+    """Print `value` as JSON on one line."""
+    import msgspec
+
+    typer.echo(msgspec.json.encode(value).decode())
 
 
 def print_table(
@@ -12,12 +22,14 @@ def print_table(
     """Print a table: the columns `left` to the left, the others to the right."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=title)
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place in left else "right", no_wrap=place == 0)
+        side: Any = "left" if place in left else "right"
+        table.add_column(heading, justify=side, no_wrap=place == 0, overflow="fold")
     for line in lines:
-        table.add_row(*line)
+        table.add_row(*map(Text, line))  # as text, since brackets in a path are not markup
     console = Console()
     # Wide enough for every column when the output is not a terminal.
     console.print(table) if console.is_terminal else Console(width=170).print(table)

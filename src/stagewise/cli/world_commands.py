@@ -6,25 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import stagewise
+from stagewise.cli.options import Output, Seed
 from stagewise.errors import StagewiseError, shown
 
 if TYPE_CHECKING:
     from stagewise.world.generate import SystemParameters
-    from stagewise.world.scenario import Limits, Scenario, Weights
-
-# Whatever needs NumPy is imported inside the commands, so that --help answers at once.
 
 scenario_app = typer.Typer(
     help="Make a scenario: clients, edge servers and links.", no_args_is_help=True
 )
 
-Output = Annotated[
+ScenarioOutput = Annotated[
     str,
     typer.Option(
         "--output", "-o", help="File to write; - is standard output, .safetensors the binary form."
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of every random draw.")]
 TaskName = Annotated[
     str, typer.Option(help="mnist, fashion-mnist, cifar10, cifar100 or tiny-imagenet.")
 ]
@@ -88,7 +86,7 @@ def _with(shared: dict[str, tuple[Any, Any]]) -> Callable[[Callable[..., None]],
 @scenario_app.command()
 @_with(_ONLINE | _STEPS | _DATA_MIN | _DRAWN)
 def numeric(
-    output: Output,
+    output: ScenarioOutput,
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 93,
     edges: Annotated[int, typer.Option(help="Number of edge servers.")] = 4,
     seed: Seed = 0,
@@ -97,9 +95,7 @@ def numeric(
     **options: Any,
 ) -> None:
     """Clients spread over a square, edge servers on a jittered grid."""
-    from stagewise.world.generate import numeric as generate
-
-    scenario = generate(
+    scenario = stagewise.generate.numeric(
         clients,
         edges,
         seed,
@@ -109,13 +105,13 @@ def numeric(
         weights=_weights(seed, **options),
         limits=_limits(**options),
     )
-    _save(scenario, output)
+    stagewise.save_scenario(scenario, output)
 
 
 @scenario_app.command("map")
 @_with(_ONLINE | _STEPS | _DATA_MIN | _DRAWN)
 def from_map(
-    output: Output,
+    output: ScenarioOutput,
     points: Annotated[
         str | None, typer.Option(help="CSV with latitude, longitude and kind (BS or USER).")
     ] = None,
@@ -133,45 +129,42 @@ def from_map(
     **options: Any,
 ) -> None:
     """Base stations and users at the places of a map: --points, or --sites with --users."""
-    from stagewise.world.generate import PathLoss, read_points
-    from stagewise.world.generate import from_map as generate
-
+    generate = stagewise.generate
     if points is not None and sites is None and users is None:
         sites = users = points
-        both = read_points(points)
+        both = generate.read_points(points)
         if both.kinds is None:
             raise StagewiseError(f"{points}: line 1: must have a kind column (BS or USER)")
         site_points, user_points = both.sites, both.users
     elif points is None and sites is not None and users is not None:
-        site_points, user_points = read_points(sites).sites, read_points(users).users
+        site_points = generate.read_points(sites).sites
+        user_points = generate.read_points(users).users
     else:
         raise StagewiseError("scenario map: must have --points, or --sites and --users")
     for name, path, chosen in (("base station", sites, site_points), ("user", users, user_points)):
         if len(chosen) == 0:
             raise StagewiseError(f"{path}: must have at least one {name}")
     rule = "must be four numbers LAT0,LAT1,LON0,LON1"
-    scenario = generate(
+    scenario = generate.from_map(
         site_points,
         user_points,
         seed,
         window=None if window is None else _numbers("--window", window, rule, 4),  # type: ignore[arg-type]
         radius_m=radius_m,
-        path_loss=PathLoss(shadowing_db=shadowing_db),
+        path_loss=generate.PathLoss(shadowing_db=shadowing_db),
         task=task,
         parameters=_parameters(**options),
         weights=_weights(seed, **options),
         limits=_limits(**options),
     )
-    _save(scenario, output)
+    stagewise.save_scenario(scenario, output)
 
 
 def _add_paper_set(number: int, name: str, option: tuple[Any, Any], help_text: str) -> None:
     @scenario_app.command(f"set{number}", help=f"Set {number} of the paper's Table II: {help_text}")
     @_with({name: option} | _SEED_AND_TASK | _DRAWN)
-    def paper_set(output: Output, **options: Any) -> None:
-        from stagewise.world.generate import paper_set as generate
-
-        scenario = generate(
+    def paper_set(output: ScenarioOutput, **options: Any) -> None:
+        scenario = stagewise.generate.paper_set(
             number,
             options.pop(name),
             options["seed"],
@@ -179,7 +172,7 @@ def _add_paper_set(number: int, name: str, option: tuple[Any, Any], help_text: s
             weights=_weights(**options),
             limits=_limits(**options),
         )
-        _save(scenario, output)
+        stagewise.save_scenario(scenario, output)
 
 
 _SEED_AND_TASK = {"seed": (Seed, 0), "task": (TaskName, "mnist")}
@@ -209,7 +202,7 @@ def table(
     ],
     edges: Annotated[str, typer.Option(help="CSV: id, capacity, uplink_delay_s, uplink_energy_j.")],
     links: Annotated[str, typer.Option(help="CSV: client, edge, delay_s, energy_j (or gain).")],
-    output: Output,
+    output: ScenarioOutput,
     reference: Annotated[
         str | None,
         typer.Option(
@@ -232,10 +225,8 @@ def table(
     The columns are those of the scenario file; an empty cell is a value that is not given. Without
     balance of labels: a column data in place of label_0, label_1, ..., and --kld-max inf.
     """
-    from stagewise.world.scenario import Scenario
-
     rule = "must be numbers Q0,Q1,..."
-    scenario = Scenario.from_tables(
+    scenario = stagewise.Scenario.from_tables(
         clients,
         edges,
         links,
@@ -248,13 +239,13 @@ def table(
         reference=None if reference is None else _numbers("--reference", reference, rule),  # type: ignore[arg-type]
         window=window,
     )
-    _save(scenario, output)
+    stagewise.save_scenario(scenario, output)
 
 
 def availability(
     scenario: Annotated[str, typer.Argument(help="Scenario file.")],
     rounds: Annotated[int, typer.Option(help="Number of rounds.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="File to write; - is stdout.")],
+    output: Output,
     seed: Seed = 0,
     model: Annotated[str, typer.Option(help="bernoulli, markov or trace.")] = "bernoulli",
     mean_session: Annotated[
@@ -279,7 +270,7 @@ def availability(
         "trace_states": ("trace", trace_states),
         "round_seconds": ("trace", round_seconds),
     }
-    given = {name: value for name, (_, value) in own.items() if value is not None}
+    given: dict[str, Any] = {n: value for n, (_, value) in own.items() if value is not None}
     if model not in ("bernoulli", "markov", "trace"):
         raise StagewiseError(f"model = {shown(model)}: must be bernoulli, markov or trace")
     for name, value in given.items():
@@ -291,35 +282,17 @@ def availability(
     if model == "trace" and trace is None:
         raise StagewiseError("--trace: must be given with --model trace")
 
-    from stagewise.world import participation
-    from stagewise.world.fluctuation import fluctuate as fluctuating
-    from stagewise.world.rounds_file import save_rounds
-    from stagewise.world.scenario_file import load_scenario
-    from stagewise.world.trace import load_trace
+    from stagewise.simulator.participation import draw_rounds
 
-    world = load_scenario(scenario)
-    if trace is not None:
-        drawn = participation.trace(
-            world,
-            load_trace(trace, "states_2" if trace_states is None else trace_states),
-            rounds,
-            seed,
-            600.0 if round_seconds is None else round_seconds,
-        )
-    elif model == "markov":
-        session = 5.0 if mean_session is None else mean_session
-        drawn = participation.markov(world, rounds, seed, session)
-    else:
-        drawn = participation.bernoulli(world, rounds, seed)
-    save_rounds(fluctuating(drawn, seed) if fluctuate else drawn, output)
+    wanted = stagewise.Participation(model=model, fluctuate=fluctuate, **given)  # type: ignore[arg-type]
+    drawn = draw_rounds(wanted, stagewise.load_scenario(scenario), rounds, seed)
+    stagewise.save_rounds(drawn, output)
 
 
 def _parameters(
     p_min: float, p_max: float, local_steps: int, edge_rounds: int, **others: Any
 ) -> "SystemParameters":
-    from stagewise.world.generate import SystemParameters
-
-    return SystemParameters(
+    return stagewise.generate.SystemParameters(
         online_probability=(p_min, p_max), local_steps=local_steps, edge_rounds=edge_rounds
     )
 
@@ -332,21 +305,18 @@ def _weights(
     continuity_weight: float,
     random_weights: bool = False,
     **others: Any,
-) -> "Weights":
-    from stagewise.world.generate import random_weights as drawn
-    from stagewise.world.scenario import Weights
-
+) -> "stagewise.Weights":
     if random_weights:
-        return drawn(seed, continuity_weight)
-    return Weights(delay=delay_weight, energy=energy_weight, continuity=continuity_weight)
+        return stagewise.generate.random_weights(seed, continuity_weight)
+    return stagewise.Weights(delay=delay_weight, energy=energy_weight, continuity=continuity_weight)
 
 
 def _limits(
     *, kld_max: float, kld_risk: float, data_risk: float, data_min: float = 2500, **others: Any
-) -> "Limits":
-    from stagewise.world.scenario import Limits
-
-    return Limits(kld_max=kld_max, data_min=data_min, kld_risk=kld_risk, data_risk=data_risk)
+) -> "stagewise.Limits":
+    return stagewise.Limits(
+        kld_max=kld_max, data_min=data_min, kld_risk=kld_risk, data_risk=data_risk
+    )
 
 
 def _numbers(option: str, text: str, rule: str, count: int | None = None) -> tuple[float, ...]:
@@ -358,9 +328,3 @@ def _numbers(option: str, text: str, rule: str, count: int | None = None) -> tup
     if not numbers or (count is not None and len(numbers) != count):
         raise StagewiseError(f"{option} = {shown(text)}: {rule}")
     return numbers
-
-
-def _save(scenario: "Scenario", output: str) -> None:
-    from stagewise.world.scenario_file import save_scenario
-
-    save_scenario(scenario, output)
