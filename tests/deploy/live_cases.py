@@ -22,7 +22,7 @@ from stagewise.deploy.records import (
     deployment_file,
     load_deployment,
 )
-from stagewise.deploy.up import make_coordinator, run_session
+from stagewise.deploy.up import run_session
 from stagewise.loop import run_rounds
 from stagewise.outcomes import Outcome
 from stagewise.plans import Plan
@@ -250,5 +250,5 @@ def run_in(
         beside = {DEPLOYMENT: deployment_file(deployment)}
         directory = RunDirectory.create(path, config, scenario, [], decides.plan, beside)
     with directory.recording() as recorder:
-        coordinator = make_coordinator(path, deployment, config, scenario, transport, trainer)
-        return run_session(directory, recorder, coordinator, decides)
+        begun = config, scenario, deployment
+        return run_session(directory, recorder, begun, transport, trainer, decides)

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from stagewise.errors import StagewiseError, one_line
+from stagewise.files import explained
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "server.pem", "server.key"
 """The authority's certificate, which is wherever it is to be trusted; a server's own, and its key."""
@@ -158,14 +159,11 @@ def _alternative(host: str) -> x509.GeneralName:
 
 def _create(path: Path, content: bytes, mode: int) -> None:
     """Write a new file that has `mode` before its first byte is there, in a folder of its owner's."""
-    try:
+    if path.is_symlink() or path.exists():
+        raise StagewiseError(f"{path}: exists already; keys are never overwritten")
+    with explained(path):
         path.parent.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except OSError as error:
-        rule = f"cannot be written: {error.strerror or error}"
-        if path.is_symlink() or path.exists():
-            rule = "exists already; keys are never overwritten"
-        raise StagewiseError(f"{path}: {rule}") from None
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)

@@ -26,7 +26,7 @@ from stagewise.deploy.run_script import run_script
 from stagewise.deploy.site import ClientSite, Cloud, EdgeSite, Site, to_toml
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError
-from stagewise.files import write_bytes
+from stagewise.files import explained, write_bytes
 from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_file import save_scenario
 
@@ -38,7 +38,7 @@ def init_site(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None
     it, and the public keys of the nodes that may connect to them.
     """
     site.check_scenario(scenario)
-    try:
+    with explained(f"out = {out}"):
         check_new(out)
         out.parent.mkdir(parents=True, exist_ok=True)
         # Nobody else can look into a temporary folder, nor into what becomes of it.
@@ -49,8 +49,6 @@ def init_site(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-    except OSError as error:
-        raise StagewiseError(f"out = {out}: cannot be written: {error.strerror or error}") from None
 
 
 def check_new(out: Path) -> None:

@@ -81,23 +81,13 @@ def check_repeats(path: Path, options: DeployOptions, begun: Resolved) -> None:
     """Refuse to go on with a run in another way than it was begun."""
     config, world, deployment = begun
     known = {
-        "site": deployment.site,
-        "local": deployment.site is None,
-        "design": deployment.design,
+        **msgspec.structs.asdict(config),
+        **msgspec.structs.asdict(deployment),
         **_counts(world),
-        "dataset": config.dataset,
-        "data_dir": config.data_dir,
-        "model": config.model,
-        "learning_rate": config.learning_rate,
-        "policy": config.policy,
-        "rounds": config.rounds,
-        "seed": config.seed,
-        "remedy": config.remedy,
+        "local": deployment.site is None,
         "replan_every": config.replanning.every,
-        "deadline_factor": deployment.deadline_factor,
-        "measured_costs": deployment.measured_costs,
-        "polls": deployment.polls,
     }
+    del known["scenario"]  # where it came from; it is compared itself
     _check_same(options, known, f"as the run in {path} was begun")
     if options.scenario is not None and not _same_system(load_scenario(options.scenario), world):
         raise StagewiseError(
@@ -130,15 +120,8 @@ def _of_options(options: DeployOptions) -> Resolved:
 def _of_site(options: DeployOptions, folder: str) -> Resolved:
     """A run on the machines of a site, whose folder says what is trained and how."""
     site, world, task = read_cloud_folder(Path(folder))
-    fixed = {
-        "design": site.design,
-        "policy": policy_name(site.policy),
-        "rounds": site.rounds,
-        "seed": task.seed,
-        "dataset": task.dataset,
-        "model": task.model,
-        "learning_rate": task.learning_rate,
-    }
+    fixed = {name: getattr(task, name) for name in ("seed", "dataset", "model", "learning_rate")}
+    fixed |= {"design": site.design, "policy": policy_name(site.policy), "rounds": site.rounds}
     if options.scenario is not None:
         raise StagewiseError(f"scenario = {shown(options.scenario)}: must not be given with a site")
     _check_same(options, fixed, f"as {folder} says")
@@ -156,7 +139,8 @@ def _config(
 ) -> RunConfig:
     policy = policy_name(_or_default(options, "policy"))
     policy_factory(policy)  # an unknown name is refused before anything is started
-    trained = {name: getattr(task, name) for name in task.__struct_fields__ if name != "format"}
+    trained = msgspec.structs.asdict(task)
+    del trained["format"]
     return make_config(
         **trained,
         dataset_fingerprint=fingerprint,
@@ -191,14 +175,13 @@ def _same_system(asked: Scenario, begun: Scenario) -> bool:
 
 def _check_same(options: DeployOptions, known: dict[str, Any], source: str) -> None:
     """Refuse options that contradict what is known, if they were given."""
-    for name, value in known.items():
-        asked = getattr(options, name)
-        if asked is not None and name in ("site", "data_dir"):
-            asked = _resolved(asked)
-        if asked is not None and name == "policy":
-            asked = policy_name(asked)
-        if asked is not None and asked != value:
-            raise StagewiseError(f"{name} = {shown(asked)}: must be {shown(value)}, {source}")
+    as_known = {"site": _resolved, "data_dir": _resolved, "policy": policy_name}
+    for name, asked in msgspec.structs.asdict(options).items():
+        if asked is not None and name in known:
+            asked = as_known[name](asked) if name in as_known else asked
+            if asked != known[name]:
+                rule = f"must be {shown(known[name])}, {source}"
+                raise StagewiseError(f"{name} = {shown(asked)}: {rule}")
 
 
 def _counts(world: Scenario) -> dict[str, int]:

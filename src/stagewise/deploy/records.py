@@ -9,7 +9,7 @@ import msgspec
 from stagewise.deploy.exchange import ClientReport, EdgeReport
 from stagewise.errors import StagewiseError
 from stagewise.fates import Fate
-from stagewise.files import decode_json, decode_json_lines, read_bytes, write_bytes
+from stagewise.files import decode_json, decode_json_lines, explained, read_bytes, write_bytes
 
 LIVE, STATUS, DEPLOYMENT = "live.jsonl", "status.json", "deploy.json"
 
@@ -126,13 +126,10 @@ def cut_live(folder: Path, complete: int) -> None:
 def add_live(folder: Path, record: LiveRecord) -> None:
     """Add a line to `live.jsonl`; it is on disk when this returns."""
     path = folder / LIVE
-    try:
-        with path.open("ab") as stream:
-            stream.write(msgspec.json.encode(record) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError as error:
-        raise StagewiseError(f"{path}: cannot be written: {error.strerror}") from None
+    with explained(path), path.open("ab") as stream:
+        stream.write(msgspec.json.encode(record) + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def _lines(folder: Path, complete: int) -> list[bytes]:

@@ -14,7 +14,7 @@ from stagewise.deploy.coordinator import Coordinator
 from stagewise.deploy.costs import MeasuredCosts
 from stagewise.deploy.deadlines import UNKNOWN_ANSWER_S, Deadlines
 from stagewise.deploy.exchange import Transport
-from stagewise.deploy.options import DeployOptions, check_repeats, resolve
+from stagewise.deploy.options import DeployOptions, Resolved, check_repeats, resolve
 from stagewise.deploy.records import (
     DEPLOYMENT,
     Deployment,
@@ -27,6 +27,7 @@ from stagewise.deploy.records import (
 )
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
+from stagewise.files import explained
 from stagewise.loop import PlayedRound
 from stagewise.policies.policy import Policy
 from stagewise.policies.registry import make_policy
@@ -94,15 +95,14 @@ def _start(path: Path, options: DeployOptions, show_progress: bool) -> Run:
         beside = {DEPLOYMENT: deployment_file(deployment)}
         directory = RunDirectory.create(path, config, world, [], policy.plan, beside)
         recorder = stack.enter_context(directory.recording())
-        coordinator = make_coordinator(path, deployment, config, world, transport, trainer)
-        return run_session(directory, recorder, coordinator, policy, show_progress)
+        begun = config, world, deployment
+        return run_session(directory, recorder, begun, transport, trainer, policy, show_progress)
 
 
 def _resume(path: Path, options: DeployOptions, show_progress: bool) -> Run:
     directory, so_far = RunDirectory.open(path), load_run(path)
-    deployment = load_deployment(path)
-    config, world = so_far.config, so_far.scenario
-    check_repeats(path, options, (config, world, deployment))
+    config, world, deployment = begun = so_far.config, so_far.scenario, load_deployment(path)
+    check_repeats(path, options, begun)
     if so_far.finished:
         return so_far
     if world.sha256 != config.scenario_sha256:
@@ -116,22 +116,23 @@ def _resume(path: Path, options: DeployOptions, show_progress: bool) -> Run:
             )
         transport = stack.enter_context(_transport(path, deployment, config, world, trainer))
         _show(show_progress, f"connected; going on with round {len(so_far.records) + 1}")
-        coordinator = make_coordinator(path, deployment, config, world, transport, trainer)
-        return run_session(
-            directory, recorder, coordinator, policy_of_folder(directory), show_progress
-        )
+        policy = policy_of_folder(directory)
+        return run_session(directory, recorder, begun, transport, trainer, policy, show_progress)
 
 
-def make_coordinator(
-    path: Path,
-    deployment: Deployment,
-    config: RunConfig,
-    world: Scenario,
+def run_session(
+    directory: RunDirectory,
+    recorder: Recorder,
+    begun: Resolved,
     transport: Transport,
     trainer: "Trainer",
-) -> Coordinator:
-    """The cloud's side of the run in `path`; `trainer` evaluates."""
-    return Coordinator(
+    policy: Policy,
+    show_progress: bool = False,
+) -> Run:
+    """The rounds that are left; each is complete once the checkpoint says so. `trainer` evaluates."""
+    path, done = directory.path, directory.complete
+    config, world, deployment = begun
+    coordinator = Coordinator(
         config=config,
         scenario=world,
         design=deployment.design,
@@ -143,18 +144,7 @@ def make_coordinator(
         measured_costs=deployment.measured_costs,
         report=lambda status: save_status(status, path),
     )
-
-
-def run_session(
-    directory: RunDirectory,
-    recorder: Recorder,
-    coordinator: Coordinator,
-    policy: Policy,
-    show_progress: bool = False,
-) -> Run:
-    """The rounds that are left; each is complete once the checkpoint says so."""
-    path, done = directory.path, directory.complete
-    rounds = directory.online(coordinator.scenario)[:done]
+    rounds = directory.online(world)[:done]
     coordinator.restore(load_live(path, done))
     cut_live(path, done)
 
@@ -168,8 +158,8 @@ def run_session(
 
     with _final_status(coordinator):
         return Session(
-            coordinator.config,
-            coordinator.scenario,
+            config,
+            world,
             policy,
             coordinator.rounds,
             coordinator,
@@ -226,11 +216,9 @@ def _transport(
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
     """Keep another `deploy up` out of `folder`, whose databases a start removes."""
-    try:
+    with explained(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         stream = (folder / "lock").open("ab")
-    except OSError as error:
-        raise StagewiseError(f"{folder}: cannot be written: {error.strerror}") from None
     with stream:
         lock(stream, folder)
         yield
