@@ -225,6 +225,7 @@ def _to(what: str, spent: _Spent, unit: str = "") -> Quantity:
         _to_target(spent),
         unit,
         learned=True,
+        absent=f"ended before {EVALUATIONS} evaluations could pass",
         cost=what != "rounds",
         resolution=lambda outputs: _mean(map(spent, outputs["rounds"])),
     )

@@ -65,7 +65,8 @@ def judge_value(series: Series, printed: PaperValue) -> Verdict:
         measured, unclear = compared.runs > 0, compared.obstacle
     if not measured:
         policies = [printed.policy, *([other] if other else [])]
-        return Verdict("not run", "", paper, _missing(series, printed.at, policies))
+        missing = _missing(series, printed.quantity, printed.at, policies)
+        return Verdict("not run", "", paper, missing)
     obstacle = (
         _other_data(series)
         or _too_small(series)
@@ -99,9 +100,8 @@ def judge_claim(series: Series, claim: Claim) -> Verdict:
     if not found:
         policies = [claim.policy, *claim.at_most, *claim.at_least]
         reasons = [text for text in left_out if text != NO_VALUE]
-        return Verdict(
-            "not run", "", "", reasons[0] if reasons else _missing(series, claim.at, policies)
-        )
+        missing = _missing(series, claim.quantity, claim.at, policies)
+        return Verdict("not run", "", "", reasons[0] if reasons else missing)
     ours = _clauses(
         *_told(found),
         *(f"{count} left out: {reason}" for reason, count in left_out.items()),
@@ -148,7 +148,7 @@ def _told(found: tuple[Finding, ...]) -> Iterator[str]:
         worst = {finding.against: finding.text for finding in reversed(chosen)}
         yield f"worst: {', '.join(worst[a] for a in dict.fromkeys(f.against for f in chosen))}"
     else:
-        yield f"{'closest' if holds else 'undecided'}: {chosen[0].text}"
+        yield f"{'closest:' if holds else 'such as'} {chosen[0].text}"
 
 
 def printed_text(printed: PaperValue) -> str:
@@ -264,7 +264,7 @@ def _why(series: Series, known: str) -> str:
     return _sentences(known or "not known", "See also the note on this size" if smaller else "")
 
 
-def _missing(series: Series, at: Point, policies: Iterable[str]) -> str:
+def _missing(series: Series, name: str, at: Point, policies: Iterable[str]) -> str:
     if not series.points_at(at):
         place = ", ".join(f"{name} = {value}" for name, value in at.items())
         return f"the {series.result.profile} profile leaves out {place}"
@@ -272,7 +272,7 @@ def _missing(series: Series, at: Point, policies: Iterable[str]) -> str:
     failed = [c for c in series.result.failed if c.policy in compared and c.point in points]
     if failed:
         return f"{len(failed)} cells failed: {failed[0].error}"
-    return "there is no value"
+    return quantity(name).absent
 
 
 def _clauses(*parts: str) -> str:

@@ -122,6 +122,18 @@ PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
             {"panels": [PANEL | {"where": {"p": 0.5}}], "profiles": {"quick": ONLY_0_9}},
             "profiles.quick.values = {'p': [0.9]}: must keep a point of some panel",
         ),
+        (
+            {"claims": [CLAIM | {"missed": True}]},
+            "claims[0].missed = True: must be of a quantity to a target",
+        ),
+        (
+            {"claims": [CLAIM | {"somewhere": True}]},
+            "claims[0].somewhere = True: must have at_most or at_least",
+        ),
+        (
+            {"paper_values": [PRINTED | {"growth_from": {"p": 7}}]},
+            "paper_values[0].growth_from.p = 7: must be one of 0.5",
+        ),
         ({"claims": [CLAIM | {"headline": True}]}, "claims[0].headline = True: must have ours"),
         ({"paper_values": [PRINTED | {"minus": "fedcs"}]}, "paper_values[0].minus = 'fedcs'"),
         ({"paper_values": [PRINTED | {"quantity": "luck"}]}, "paper_values[0].quantity = 'luck'"),

@@ -6,12 +6,14 @@ from collections.abc import Callable
 import pytest
 from made_up_results import (
     POLICIES,
+    Outputs,
     bars,
     curves,
     experiment,
     groups,
     matrix,
     result,
+    round_of,
     sweep,
     trained,
 )
@@ -19,6 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
 from stagewise.errors import StagewiseError
+from stagewise_experiments.cells import Cell
 from stagewise_experiments.names import policy_name, style_of
 from stagewise_experiments.pictures.figure import draw, picture_files
 from stagewise_experiments.results import Result
@@ -129,6 +132,37 @@ def test_sweeps_relative_to_a_policy_pair_the_seeds() -> None:
     assert lines(relative)["FedCS"][1][0] == found.mean
     assert relative.get_ylabel() == "cost of a round, parts of OrigProbSolver's"
     assert min(lines(optimum)["certified optimum"][1]) == 1
+
+
+def test_intervals_of_ratios_are_those_of_their_logarithms() -> None:
+    """Not as far below the mean as above it."""
+    made = groups()
+    axes = draw(made).axes[1]
+    low, high = (
+        Series(made)
+        .estimate("objective", "fedcs", {"p_min": 0.75}, relative_to="orig-prob-solver")
+        .interval
+    )  # type: ignore[union-attr, misc]
+    drawn = next(c for c in axes.containers if c.get_label() == "FedCS")
+    bottom, top = drawn[2][0].get_segments()[0][:, 1]
+    assert (bottom, top) == pytest.approx((low, high))
+
+
+def test_methods_that_break_limits_are_labelled_where_costs_are_drawn() -> None:
+    def outputs(cell: Cell) -> Outputs:
+        kept = cell.policy != "fedcs"
+        return {"rounds": [round_of(feasible=kept), round_of(feasible=True)], "plan_ms": None}
+
+    def labels(quantity: str) -> list[str]:
+        panel = {"form": "sweep", "title": "", "quantity": quantity, "x": "p_min"}
+        axis = {"name": "p_min", "field": "scenario.p_min", "label": "p", "values": [0.5, 0.6]}
+        of = experiment(
+            policies=["pool-flexible", "fedcs"], measure="decisions", axes=[axis], panels=[panel]
+        )
+        return [text.get_text() for text in draw(result(of, outputs)).legends[0].texts]
+
+    assert labels("objective") == ["pool (ours)", "FedCS (50% feasible)"]
+    assert labels("decision_ms") == ["pool (ours)", "FedCS"]
 
 
 def test_groups_of_bars_stand_along_their_axis() -> None:

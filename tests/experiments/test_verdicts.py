@@ -300,7 +300,7 @@ def test_only_failed_cells_of_the_points_in_question_are_told() -> None:
     verdict = judge_claim(found, claim(at_most=["exact"], at={"clients": 80}))
     assert (verdict.kind, verdict.why) == ("not run", "2 cells failed: the worker died")
     silent = claim(policy="exact", quantity="plan_s", below=1.0, at={"clients": 100})
-    assert judge_claim(found, silent).why == "there is no value"  # not that others failed
+    assert judge_claim(found, silent).why == "no value"  # not that others failed
 
 
 def test_why_it_differs_is_the_file_s_reason_and_the_size() -> None:
@@ -332,4 +332,4 @@ def test_the_paper_s_numbers_are_written_as_printed(fields: dict[str, Any], text
 def test_a_ratio_to_nothing_is_not_a_target_missed() -> None:
     found = series({"fedcs": [2.0], "orig-prob-solver": [0.0]})
     verdict = judge_value(found, printed(0.1, relative_to="orig-prob-solver"))
-    assert (verdict.kind, verdict.why) == ("not run", "there is no value")
+    assert (verdict.kind, verdict.why) == ("not run", "no value")
