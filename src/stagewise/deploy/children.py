@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -78,32 +79,23 @@ class Children:
             _signal(process, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_S
         for process in self._running.values():
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(deadline - time.monotonic(), 0.01))
-            except subprocess.TimeoutExpired:
-                pass
-            finally:
-                _signal(process, signal.SIGKILL)
-        for process in self._running.values():
+            _signal(process, signal.SIGKILL)  # and what it has started
             process.wait()
         self._running = {}
 
 
 def free_ports(count: int) -> list[int]:
     """Ports on loopback that nobody uses at the moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
     """To the process and all of its group, if it has not ended."""
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
-    except (ProcessLookupError, PermissionError):
-        return

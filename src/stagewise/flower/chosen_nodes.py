@@ -1,10 +1,14 @@
 """A grid on which only some nodes can be seen, so that a strategy configures these and no others."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run
+
+
+def _of_grid(name: str) -> Any:
+    """A method that the grid itself answers."""
+    return lambda self, *values, **named: getattr(self._grid, name)(*values, **named)
 
 
 class ChosenNodes(Grid):
@@ -17,30 +21,9 @@ class ChosenNodes(Grid):
     def get_node_ids(self) -> Iterable[int]:
         return list(self._nodes)
 
-    def set_run(self, run: Run) -> None:
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Run:
-        return self._grid.run
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self._grid.pull_messages(message_ids)
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        return self._grid.send_and_receive(messages, timeout=timeout)
+    run = property(lambda self: self._grid.run)
+    set_run = _of_grid("set_run")
+    create_message = _of_grid("create_message")
+    push_messages = _of_grid("push_messages")
+    pull_messages = _of_grid("pull_messages")
+    send_and_receive = _of_grid("send_and_receive")

@@ -82,10 +82,11 @@ class EdgeRound:
     def edge_models(self, counted: Mapping[str, NodeReply]) -> dict[str, EdgeModel]:
         """The edges' models after this edge round: without an update the last one stays."""
         models = dict(self.models)
-        for edge, members in self._members(counted).items():
-            data = [self.data_of[client] for client in members]
-            mean = mean_model([counted[client].weights for client in members], data)  # Eq. 2
-            models[edge] = EdgeModel(mean, {client: counted[client] for client in members})
+        for edge in dict.fromkeys(self.edge_of[client] for client in counted):
+            updates = {c: reply for c, reply in counted.items() if self.edge_of[c] == edge}
+            data = [self.data_of[client] for client in updates]
+            mean = mean_model([reply.weights for reply in updates.values()], data)  # Eq. 2
+            models[edge] = EdgeModel(mean, updates)
         return models
 
     def edge_replies(
@@ -123,13 +124,6 @@ class EdgeRound:
             )
             replies.append(Message(content, reply_to=order))
         return replies
-
-    def _members(self, counted: Mapping[str, NodeReply]) -> dict[str, list[str]]:
-        """The clients of each edge that has any."""
-        members: dict[str, list[str]] = {}
-        for client in counted:
-            members.setdefault(self.edge_of[client], []).append(client)
-        return members
 
 
 def as_sent(record: ArrayRecord, like: ModelWeights) -> ArrayRecord:

@@ -127,7 +127,16 @@ class StagewiseStrategy(Strategy):
             return []
         visible = ChosenNodes(grid, list(node_of.values()))
         made = self.wrapped.configure_train(server_round, arrays, config, visible)
-        current = self._first_edge_round(server_round, decision, by_client(made, node_of), arrays)
+        clients = self.scenario.clients
+        current = EdgeRound(
+            server_round=server_round,
+            edge_round=0,
+            edge_of=decision.assignment,
+            order_of=by_client(made, node_of),
+            data_of={client: int(clients.data[clients.index[client]]) for client in node_of},
+            like=arrays_of(arrays),
+            timeout_s=self.timeout_s,
+        )
         for _ in range(self.edge_rounds - 1):
             orders = list(current.order_of.values())
             replies = grid.send_and_receive(orders, timeout=self.timeout_s)
@@ -215,24 +224,6 @@ class StagewiseStrategy(Strategy):
                 f"is started; another strategy goes into `wrapped`, not around it"
             )
         return self.rounds[-1].decision
-
-    def _first_edge_round(
-        self,
-        server_round: int,
-        decision: Decision,
-        order_of: Mapping[str, Message],
-        arrays: ArrayRecord,
-    ) -> EdgeRound:
-        clients = self.scenario.clients
-        return EdgeRound(
-            server_round=server_round,
-            edge_round=0,
-            edge_of=decision.assignment,
-            order_of=order_of,
-            data_of={client: int(clients.data[clients.index[client]]) for client in order_of},
-            like=arrays_of(arrays),
-            timeout_s=self.timeout_s,
-        )
 
     def _counted(self, sent: EdgeRound, replies: Iterable[Message]) -> dict[str, NodeReply]:
         """The updates of use, by client; the fate of every one asked for is reported."""
