@@ -13,6 +13,7 @@ line.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import fields, replace
 
 import numpy as np
@@ -59,20 +60,20 @@ def conformance_problems(factory: PolicyFactory, *, seeds: int = 2) -> list[str]
     >>> conformance_problems(lambda scenario, *, seed, seconds: Everybody(), seeds=1)[0]
     "ordinary rounds, seed 0: round 0: client 'c0' serves but is offline"
     """
-    problems = []
+    problems: list[str] = []
     for seed in range(seeds):
         # What a search finds within a time limit is not the same twice.
         def make(scenario: Scenario, seed: int = seed) -> Policy:
             return make_policy(factory, scenario, seed)
 
-        for name, scenario, rounds in _cases(seed):
-            problems += [f"{name}, seed {seed}: {line}" for line in _try(make, scenario, rounds)]
-        scenario = numeric(clients=30, edges=3, seed=seed)
-        rounds = bernoulli(scenario, 2 * _ROUNDS, seed)
-        problems += [f"state, seed {seed}: {line}" for line in _try_state(make, scenario, rounds)]
-        problems += [f"wrapped, seed {seed}: {line}" for line in _try_wrappers(make, rounds)]
+        for name, rounds in _cases(seed):
+            problems += _lines(f"{name}, seed {seed}", _try(make, rounds))
+        rounds = bernoulli(numeric(clients=30, edges=3, seed=seed), 2 * _ROUNDS, seed)
+        problems += _lines(f"state, seed {seed}", _try_state(make, rounds))
+        for name, wrap in _WRAPPERS.items():
+            problems += _lines(f"wrapped, seed {seed}: {name}", _try_wrapper(make, wrap, rounds))
         limited = _try_time_limit(factory, seed)
-        problems += [f"{_SECONDS} s for a decision, seed {seed}: {line}" for line in limited]
+        problems += _lines(f"{_SECONDS} s for a decision, seed {seed}", limited)
     return problems
 
 
@@ -83,60 +84,70 @@ def assert_conforms(factory: PolicyFactory, *, seeds: int = 2) -> None:
         raise AssertionError("\n".join(["the policy does not keep the contract:", *problems]))
 
 
-def _try(make: Make, scenario: Scenario, rounds: list[Round]) -> Iterator[str]:
-    """The answers of one policy, and of another made the same way."""
+class _Breach(Exception):
+    """A rule that a policy broke, after which there is nothing more to try."""
+
+
+def _lines(where: str, problems: Iterator[str]) -> Iterator[str]:
     try:
-        policy, again = make(scenario), make(scenario)
+        for problem in problems:
+            yield f"{where}: {problem}"
+    except _Breach as breach:
+        yield f"{where}: {breach}"
+
+
+@contextmanager
+def _attempt(what: str) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:
-        yield f"making the policy raised {one_line(repr(error))}"
-        return
+        raise _Breach(f"{what}raised {one_line(repr(error))}") from error
+
+
+_MAKING = "making the policy "
+
+
+def _try(make: Make, rounds: list[Round]) -> Iterator[str]:
+    """The answers of one policy, and of another made the same way."""
+    with _attempt(_MAKING):
+        policy, again = make(rounds[0].scenario), make(rounds[0].scenario)
     for round_ in rounds:
-        where = f"round {round_.index}"
+        where = f"round {round_.index}: "
         before = _fingerprint(round_)
-        try:
+        with _attempt(f"{where}decide "):
             answer, repeated = policy.decide(round_), again.decide(round_)
-        except Exception as error:
-            yield f"{where}: decide raised {one_line(repr(error))}"
-            return
         if _fingerprint(round_) != before:
-            yield f"{where}: decide must not change the round or the scenario, but did"
-            return
-        broken = contract_violation(round_, answer)
-        if broken is not None:
-            yield f"{where}: {broken}"
-            return
+            raise _Breach(f"{where}decide must not change the round or the scenario, but did")
+        _require_contract(round_, answer)
         if not np.array_equal(answer.edge_of, repeated.edge_of):
-            yield f"{where}: two policies with one seed must give one answer, but do not"
+            yield f"{where}two policies with one seed must give one answer, but do not"
         decision = make_decision(round_, answer, method=policy.title, decision_ms=0.0)
         outcome = expected_outcome(decision)
         before = _outcome_fingerprint(outcome)
-        try:
+        with _attempt(f"{where}observe "):
             policy.observe(outcome)
             again.observe(outcome)
-        except Exception as error:
-            yield f"{where}: observe raised {one_line(repr(error))}"
-            return
         if _outcome_fingerprint(outcome) != before:
-            yield f"{where}: observe must not change the outcome, but did"
+            yield f"{where}observe must not change the outcome, but did"
 
 
-def _try_state(make: Make, scenario: Scenario, rounds: list[Round]) -> Iterator[str]:
+def _require_contract(round_: Round, answer: object) -> None:
+    broken = contract_violation(round_, answer)
+    if broken is not None:
+        raise _Breach(f"round {round_.index}: {broken}")
+
+
+def _try_state(make: Make, rounds: list[Round]) -> Iterator[str]:
     """A policy that is restored half way must go on as one that never stopped."""
-    try:
-        policy, stopped, restored = make(scenario), make(scenario), make(scenario)
-    except Exception as error:
-        yield f"making the policy raised {one_line(repr(error))}"
-        return
-    try:
+    with _attempt(_MAKING):
+        policy, stopped, restored = (make(rounds[0].scenario) for _ in range(3))
+    with _attempt(""):
         whole = [_play(policy, round_) for round_ in rounds]
         for round_ in rounds[:_ROUNDS]:
             _play(stopped, round_)
         # As it comes back from a checkpoint.
         restored.restore(state_from_arrays(*state_to_arrays(stopped.state())))
         rest = [_play(restored, round_) for round_ in rounds[_ROUNDS:]]
-    except Exception as error:
-        yield f"raised {one_line(repr(error))}"
-        return
     for round_, expected, found in zip(rounds[_ROUNDS:], whole[_ROUNDS:], rest, strict=True):
         if not np.array_equal(expected, found):
             yield (
@@ -152,54 +163,41 @@ def _try_time_limit(factory: PolicyFactory, seed: int) -> Iterator[str]:
     rounds = bernoulli(scenario, _ROUNDS, seed)
     rounds[1] = replace(rounds[1], up=np.arange(len(scenario.links)) % 4 != 0)
     rounds[2] = replace(rounds[2], up=scenario.links.edge != 0)
-    try:
+    with _attempt(_MAKING):
         policy = make_policy(factory, scenario, seed, _SECONDS)
-    except Exception as error:
-        yield f"making the policy raised {one_line(repr(error))}"
-        return
     for round_ in rounds:
-        where = f"round {round_.index}"
         began = time.perf_counter()
-        try:
+        with _attempt(f"round {round_.index}: decide "):
             answer = policy.decide(round_)
-        except Exception as error:
-            yield f"{where}: decide raised {one_line(repr(error))}"
-            return
         taken = time.perf_counter() - began
         if taken > _SECONDS + _SLACK_S:
-            yield f"{where}: decide must take {_SECONDS} s, but took {taken:.1f} s"
-        broken = contract_violation(round_, answer)
-        if broken is not None:
-            yield f"{where}: {broken}"
-            return
+            yield f"round {round_.index}: decide must take {_SECONDS} s, but took {taken:.1f} s"
+        _require_contract(round_, answer)
 
 
-def _try_wrappers(make: Make, rounds: list[Round]) -> Iterator[str]:
+_WRAPPERS: dict[str, Callable[[Policy], Policy]] = {
+    "remedy 'drop'": lambda policy: Remedied(policy, "drop"),
+    "remedy 'reweight'": lambda policy: Remedied(policy, "reweight"),
+    "remedy 'lend'": lambda policy: Remedied(policy, "lend"),
+    "diversity": lambda policy: Diverse(policy, 1.0),
+    "replanning": lambda policy: Replanned(policy, Triggers(every=2)),
+}
+
+
+def _try_wrapper(
+    make: Make, wrap: Callable[[Policy], Policy], rounds: list[Round]
+) -> Iterator[str]:
     """Remedies, diversity and replanning: over this policy, or refused in one line."""
-    wrappers: dict[str, Callable[[Policy], Policy]] = {
-        "remedy 'drop'": lambda policy: Remedied(policy, "drop"),
-        "remedy 'reweight'": lambda policy: Remedied(policy, "reweight"),
-        "remedy 'lend'": lambda policy: Remedied(policy, "lend"),
-        "diversity": lambda policy: Diverse(policy, 1.0),
-        "replanning": lambda policy: Replanned(policy, Triggers(every=2)),
-    }
-    for name, wrap in wrappers.items():
+    with _attempt(_MAKING):
         try:
             policy = wrap(make(rounds[0].scenario))
         except StagewiseError as refusal:
             if "\n" in str(refusal):
-                yield f"{name}: must be refused in one line"
-            continue
-        except Exception as error:
-            yield f"{name}: making the policy raised {one_line(repr(error))}"
-            continue
-        try:
-            for round_ in rounds[:_ROUNDS]:
-                _play(policy, round_)
-        except Exception as error:
-            yield f"{name}: raised {one_line(repr(error))}"
-        finally:
-            policy.close()
+                yield "must be refused in one line"
+            return
+    with closing(policy), _attempt(""):
+        for round_ in rounds[:_ROUNDS]:
+            _play(policy, round_)
 
 
 def _play(policy: Policy, round_: Round) -> IntArray:
@@ -226,44 +224,35 @@ def _bytes(*parts: object) -> tuple[bytes, ...]:
     return tuple(value.tobytes() for value in values if isinstance(value, np.ndarray))
 
 
-def _cases(seed: int) -> Iterator[tuple[str, Scenario, list[Round]]]:
-    def usual() -> Scenario:
-        """Made again for each case, since a policy may have changed the last one's arrays."""
-        return numeric(clients=30, edges=3, seed=seed)
+def _cases(seed: int) -> Iterator[tuple[str, list[Round]]]:
+    def drawn(scenario: Scenario) -> list[Round]:
+        return bernoulli(scenario, _ROUNDS, seed)
 
-    scenario = usual()
-    yield "ordinary rounds", scenario, bernoulli(scenario, _ROUNDS, seed)
-    scenario = usual()
-    yield "fluctuating rounds", scenario, fluctuate(bernoulli(scenario, _ROUNDS, seed), seed)
-    scenario = usual()
-    rounds = bernoulli(scenario, _ROUNDS, seed)
-    some = [replace(r, up=np.arange(len(scenario.links)) % 4 != r.index) for r in rounds]
-    yield "links down", scenario, some
-    scenario = usual()
-    rounds = bernoulli(scenario, _ROUNDS, seed)
-    gone = [replace(r, up=scenario.links.edge != r.index) for r in rounds]
-    yield "an edge down", scenario, gone
-    scenario = usual()
-    nothing = np.zeros(len(scenario.links), dtype=np.bool_)
-    yield "every link down", scenario, [replace(everybody_online(scenario), up=nothing)]
-    scenario = usual()
-    rounds = bernoulli(scenario, _ROUNDS, seed)
-    delay_s, energy_j = scenario.costs.delay_s, scenario.costs.energy_j
-    measured = [replace(r, delay_s=1.5 * delay_s, energy_j=0.5 * energy_j) for r in rounds]
-    yield "measured costs", scenario, measured
-    scenario = usual()
-    yield "nobody online", scenario, [Round(scenario, np.zeros(30, dtype=np.bool_))]
-    scenario = usual()
-    yield "everybody online", scenario, [everybody_online(scenario)]
-    single = numeric(clients=1, edges=1, seed=seed)
-    yield "one client, one edge", single, [everybody_online(single)]
-    scenario = usual()
-    edges = replace(scenario.edges, capacity=np.array([0, 1, 2]))
-    full = replace(scenario, edges=edges, file_sha256=None)
-    yield "edges with next to no capacity", full, bernoulli(full, _ROUNDS, seed)
-    scenario = usual()
-    sparse = replace(scenario, links=_without_some(scenario.links), file_sha256=None)
-    yield "clients without links", sparse, bernoulli(sparse, _ROUNDS, seed)
+    usual: dict[str, Callable[[Scenario], list[Round]]] = {
+        "ordinary rounds": drawn,
+        "fluctuating rounds": lambda s: fluctuate(drawn(s), seed),
+        "links down": lambda s: [
+            replace(r, up=np.arange(len(s.links)) % 4 != r.index) for r in drawn(s)
+        ],
+        "an edge down": lambda s: [replace(r, up=s.links.edge != r.index) for r in drawn(s)],
+        "every link down": lambda s: [replace(everybody_online(s), up=s.links.edge < 0)],
+        "measured costs": lambda s: [
+            replace(r, delay_s=1.5 * s.costs.delay_s, energy_j=0.5 * s.costs.energy_j)
+            for r in drawn(s)
+        ],
+        "nobody online": lambda s: [Round(s, np.zeros(30, dtype=np.bool_))],
+        "everybody online": lambda s: [everybody_online(s)],
+        "edges with next to no capacity": lambda s: drawn(
+            replace(s, edges=replace(s.edges, capacity=np.array([0, 1, 2])), file_sha256=None)
+        ),
+        "clients without links": lambda s: drawn(
+            replace(s, links=_without_some(s.links), file_sha256=None)
+        ),
+    }
+    for name, rounds_of in usual.items():
+        # Made again for each case, since a policy may have changed the last one's arrays.
+        yield name, rounds_of(numeric(clients=30, edges=3, seed=seed))
+    yield "one client, one edge", [everybody_online(numeric(clients=1, edges=1, seed=seed))]
 
 
 def _without_some(links: Links) -> Links:

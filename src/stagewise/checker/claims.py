@@ -30,6 +30,17 @@ BrokenByEdge = Mapping[int, Mapping[str, Broken]]
 """For every edge that breaks something, the constraints it breaks by the names in the texts."""
 
 
+def broken_limits(
+    clients: int, capacity: int, *others: tuple[str, bool, float, float]
+) -> dict[str, Broken]:
+    """What an edge breaks; of each other limit: its name, whether, what there is, and the limit."""
+    if clients == 0:
+        return {"no clients": Broken(0, 1)}
+    # (9e), (11e)
+    every = (("capacity", clients > capacity, clients, capacity), *others)
+    return {word: Broken(value, limit) for word, is_broken, value, limit in every if is_broken}
+
+
 def as_record(claimed: Any) -> Any:
     """What a plan or a decision says of itself; a record of a file is that already."""
     return claimed.record() if hasattr(claimed, "record") else claimed
@@ -59,10 +70,25 @@ class Claims:
         if not (math.isfinite(claimed) and claimed >= 0):
             self.untrue(f"{name} = {claimed!r}: must be a finite number of at least 0")
 
-    def violations(
-        self, texts: Sequence[str], broken: BrokenByEdge, feasible: bool, edges: Mapping[str, int]
-    ) -> None:
-        """Every broken constraint is mentioned, and nothing else; `edges` is the index by id."""
+    def edges(
+        self, claimed: Sequence[Any], edges: Mapping[str, int]
+    ) -> Iterator[tuple[Any, str, int]]:
+        """The edges of a record that there are, each with its name here and its number."""
+        if [edge.id for edge in claimed] != list(edges):
+            self.untrue("edges: must be the scenario's edges in their order")
+        for edge in claimed:
+            if edge.id in edges:
+                yield edge, f"edges[{edge.id}]", edges[edge.id]
+
+    def feasibility(
+        self, record: Any, broken: BrokenByEdge, possible: bool, edges: Mapping[str, int]
+    ) -> bool:
+        """Whether a record is feasible, compared with what it says of that.
+
+        Every broken constraint is mentioned, and nothing else; `edges` is the index by id.
+        """
+        feasible, texts = possible and not any(broken.values()), record.violations
+        self.exactly("feasible", record.feasible, feasible)
         if feasible != (not texts):
             self.untrue(
                 f"violations = {shown(list(texts))}: must be empty if and only if the answer is "
@@ -86,6 +112,7 @@ class Claims:
                         f"violations: must mention {shown(names[edge])} and {word!r}: recomputed "
                         f"{value!r}, limit {limit!r}"
                     )
+        return feasible
 
 
 class _Reading(NamedTuple):

@@ -4,10 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stagewise.checker.claims import Broken, Claims, as_record
+from stagewise.checker.claims import Broken, Claims, as_record, broken_limits
 from stagewise.checker.equations import (
     LIMIT_TOLERANCE,
-    EdgeFigures,
     Figures,
     divergence,
     figures,
@@ -77,62 +76,37 @@ def _check_decision(scenario: "Scenario", round_: "Round", record: "DecisionReco
     claims.closely("energy_j", record.energy_j, true.energy_j)
     target = scenario.target.tolist()
     klds = [divergence(edge.label_sums, target) for edge in true.edges]
-    _check_edges(scenario, claims, record, true.edges, klds)
+    for claimed, name, number in claims.edges(record.edges, scenario.edges.index):
+        edge, kld = true.edges[number], klds[number]
+        claims.exactly(f"{name}.clients", claimed.clients, len(edge.members))
+        claims.exactly(f"{name}.data", claimed.data, edge.data)
+        if claimed.kld is None or kld is None:
+            claims.exactly(f"{name}.kld", claimed.kld, kld)
+        else:
+            claims.closely(f"{name}.kld", claimed.kld, kld, _KLD_SLACK)
     broken = _broken(round_, true, klds)
-    feasible = not broken and not impossible
-    claims.exactly("feasible", record.feasible, feasible)
-    claims.violations(record.violations, broken, feasible, scenario.edges.index)
+    feasible = claims.feasibility(record, broken, not impossible, scenario.edges.index)
     claims.duration("decision_ms", record.decision_ms)
     if record.lower_bound is not None:
         _check_bound(claims, record.lower_bound, true.cost, feasible)
     return claims.lines
 
 
-def _check_edges(
-    scenario: "Scenario",
-    claims: Claims,
-    record: "DecisionRecord",
-    edges: list[EdgeFigures],
-    klds: list[float | None],
-) -> None:
-    if [edge.id for edge in record.edges] != list(scenario.edges.ids):
-        claims.untrue("edges: must be the scenario's edges in their order")
-    for claimed in record.edges:
-        number = scenario.edges.index.get(claimed.id)
-        if number is None:
-            continue
-        name, true, kld = f"edges[{claimed.id}]", edges[number], klds[number]
-        claims.exactly(f"{name}.clients", claimed.clients, len(true.members))
-        claims.exactly(f"{name}.data", claimed.data, true.data)
-        if claimed.kld is None or kld is None:
-            claims.exactly(f"{name}.kld", claimed.kld, kld)
-        else:
-            claims.closely(f"{name}.kld", claimed.kld, kld, _KLD_SLACK)
-
-
 def _broken(
     round_: "Round", true: Figures, klds: list[float | None]
 ) -> dict[int, dict[str, Broken]]:
-    scenario = round_.scenario
-    limits, broken = scenario.limits, {}
-    gone = _gone(round_)
-    for number, edge in enumerate(true.edges):
+    limits, capacity = round_.scenario.limits, round_.scenario.edges.capacity.tolist()
+    gone, broken = _gone(round_), {}
+    for number, (edge, known) in enumerate(zip(true.edges, klds, strict=True)):
         if number in gone and not edge.members:  # it is not part of the round
             continue
-        clients, data, kld = len(edge.members), edge.data, klds[number]
-        capacity = int(scenario.edges.capacity[number])
-        found: dict[str, Broken] = {}
-        if clients == 0:
-            found["no clients"] = Broken(0, 1)
-        else:
-            if clients > capacity:  # (9e)
-                found["capacity"] = Broken(clients, capacity)
-            if data < limits.data_min:  # (9b)
-                found["data"] = Broken(data, limits.data_min)
-            if kld is not None and kld > limits.kld_max + LIMIT_TOLERANCE:  # (9a)
-                found["kld"] = Broken(kld, limits.kld_max)
-        if found:
-            broken[number] = found
+        data, kld = edge.data, known or 0.0
+        broken[number] = broken_limits(
+            len(edge.members),
+            capacity[number],
+            ("data", data < limits.data_min, data, limits.data_min),  # (9b)
+            ("kld", kld > limits.kld_max + LIMIT_TOLERANCE, kld, limits.kld_max),  # (9a)
+        )
     return broken
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from stagewise.checker.claims import Broken, Claims, as_record
+from stagewise.checker.claims import Broken, Claims, as_record, broken_limits
 from stagewise.checker.equations import LIMIT_TOLERANCE, Figures, continuity, figures, who_serves
 from stagewise.checker.risks import (
     EXACT_MEMBERS,
@@ -70,11 +70,12 @@ def check_plan(
         claims.untrue(f"seed = {record.seed}: must be at least 0")
     drawn_from = max(0, record.seed) if seed is None else seed
     risks = _risks(scenario, true, risk, samples, drawn_from)
-    _check_edges(scenario, claims, record, true, risks)
+    for claimed, name, number in claims.edges(record.edges, scenario.edges.index):
+        claims.exactly(f"{name}.clients", claimed.clients, len(true.edges[number].members))
+        claims.closely(f"{name}.kld_risk", claimed.kld_risk, risks[number][0], _RISK_SLACK)
+        claims.closely(f"{name}.data_risk", claimed.data_risk, risks[number][1], _RISK_SLACK)
     broken = _broken(scenario, true, risks)
-    feasible = not broken and not impossible
-    claims.exactly("feasible", record.feasible, feasible)
-    claims.violations(record.violations, broken, feasible, scenario.edges.index)
+    claims.feasibility(record, broken, not impossible, scenario.edges.index)
     claims.duration("plan_ms", record.plan_ms)
     return claims.lines
 
@@ -108,41 +109,17 @@ def _risks(
     return found
 
 
-def _check_edges(
-    scenario: "Scenario",
-    claims: Claims,
-    record: "PlanRecord",
-    true: Figures,
-    risks: list[tuple[float, float]],
-) -> None:
-    if [edge.id for edge in record.edges] != list(scenario.edges.ids):
-        claims.untrue("edges: must be the scenario's edges in their order")
-    for claimed in record.edges:
-        number = scenario.edges.index.get(claimed.id)
-        if number is None:
-            continue
-        name, (kld_risk, data_risk) = f"edges[{claimed.id}]", risks[number]
-        claims.exactly(f"{name}.clients", claimed.clients, len(true.edges[number].members))
-        claims.closely(f"{name}.kld_risk", claimed.kld_risk, kld_risk, _RISK_SLACK)
-        claims.closely(f"{name}.data_risk", claimed.data_risk, data_risk, _RISK_SLACK)
-
-
 def _broken(
     scenario: "Scenario", true: Figures, risks: list[tuple[float, float]]
 ) -> dict[int, dict[str, Broken]]:
-    limits, broken = scenario.limits, {}
-    for number, (edge, (kld_risk, data_risk)) in enumerate(zip(true.edges, risks, strict=True)):
-        clients, capacity = len(edge.members), int(scenario.edges.capacity[number])
-        found: dict[str, Broken] = {}
-        if clients == 0:
-            found["no clients"] = Broken(0, 1)
-        else:
-            if clients > capacity:  # (11e)
-                found["capacity"] = Broken(clients, capacity)
-            if kld_risk > limits.kld_risk + LIMIT_TOLERANCE:  # (11a), (11f)
-                found["kld"] = Broken(kld_risk, limits.kld_risk)
-            if data_risk > limits.data_risk + LIMIT_TOLERANCE:  # (11b), (11g)
-                found["data"] = Broken(data_risk, limits.data_risk)
-        if found:
-            broken[number] = found
-    return broken
+    limits, capacity = scenario.limits, scenario.edges.capacity.tolist()
+    kld_max, data_max = limits.kld_risk + LIMIT_TOLERANCE, limits.data_risk + LIMIT_TOLERANCE
+    return {
+        number: broken_limits(
+            len(edge.members),
+            capacity[number],
+            ("kld", kld_risk > kld_max, kld_risk, limits.kld_risk),  # (11a), (11f)
+            ("data", data_risk > data_max, data_risk, limits.data_risk),  # (11b), (11g)
+        )
+        for number, (edge, (kld_risk, data_risk)) in enumerate(zip(true.edges, risks, strict=True))
+    }

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 # A file, or the folder of the run, may say what these do not.
-SiteDataset = Annotated[str | None, typer.Option(help="See `stagewise data` [mnist5k].")]
-SitePolicy = Annotated[str | None, typer.Option(help="See `stagewise methods` [pool].")]
+SiteDataset = Annotated[str | None, typer.Option(help="See `stagewise data`. Default: mnist5k.")]
+SitePolicy = Annotated[str | None, typer.Option(help="See `stagewise methods`. Default: pool.")]
 SiteSeed = Annotated[int | None, typer.Option(help="Seed of every random draw [0].")]
 SiteScenario = Annotated[
     str | None, typer.Option(help="Scenario file. Default: the paper's, for these clients.")

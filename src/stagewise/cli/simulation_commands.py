@@ -14,7 +14,6 @@ from stagewise.cli.options import (
     Diversity,
     LearningRate,
     ModelName,
-    Output,
     Remedy,
     ReplanAbsence,
     ReplanChange,
@@ -139,7 +138,9 @@ def resume(
 
 def report(
     runs: Annotated[list[str], typer.Argument(help="Folders of runs.")],
-    output: Output,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="HTML file to write; - is standard output.")
+    ],
     pictures: Annotated[
         str | None, typer.Option(help="Folder for the pictures, as files of their own.")
     ] = None,
