@@ -6,8 +6,8 @@ The same code runs in the cloud for all edges (design F) and at every edge for i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import RecordDict
 
@@ -97,13 +97,6 @@ def trained_round(
     )
 
 
-@dataclass(frozen=True)
-class _Sent:
-    client: str
-    at: float
-    bytes_down: int
-
-
 class _EdgeTraining:
     """One edge's round as it goes on; `weights` is its model, of `data` samples if any counted."""
 
@@ -115,7 +108,7 @@ class _EdgeTraining:
         self._channel, self._deadline = channel, began + order.deadline_s
         self._edge_round = -1
         self._began = self._ends = 0.0  # of the edge round
-        self._pending: dict[str, _Sent] = {}
+        self._pending: dict[str, ClientReport] = {}  # by message: whose fate is not known yet
         self._models: dict[str, ModelWeights] = {}
 
     def advance(self, now: float) -> bool:
@@ -137,19 +130,23 @@ class _EdgeTraining:
 
     def take(self, reply: IncomingReply, now: float) -> None:
         """Count or refuse a reply; one that nobody waits for any more is dropped."""
-        sent = self._pending.pop(reply.message_id, None)
-        if sent is None:
+        asked = self._pending.pop(reply.message_id, None)
+        if asked is None:
             return
-        round_trip_s = now - sent.at
+        round_trip_s = now - self._began
         if now >= self._ends:
-            self._report(sent, JudgedReply("late", f"came after {round_trip_s:.1f} s"))
+            self._report(asked, "late", f"came after {round_trip_s:.1f} s")
         elif reply.content is None:
-            self._report(sent, JudgedReply(reply.fate, reply.reason))
+            self._report(asked, reply.fate, reply.reason)
         else:
-            judged = judge_update(reply.content, self._order_to(sent.client), self.weights)
+            judged = judge_update(reply.content, self._order_to(asked.client), self.weights)
             if judged.fate == "counted":
-                self._models[sent.client] = judged.weights
-            self._report(sent, judged, round_trip_s, model_bytes(reply.content))
+                self._models[asked.client] = judged.weights
+            known = {"round_trip_s": round_trip_s, **judged.figures}
+            if "train_s" in known:  # the client's word is taken for no more than it can be
+                known["train_s"] = min(known["train_s"], round_trip_s)
+            size = model_bytes(reply.content)
+            self._report(asked, judged.fate, judged.reason, bytes_up=size, **known)
 
     def _begin(self, now: float) -> None:
         left = self.order.edge_rounds - self._edge_round
@@ -163,21 +160,22 @@ class _EdgeTraining:
         # A node that comes back later must not train for a round that is over.
         message_ids = self._channel.send(messages, max(self._ends - now, 0.1))
         for message, message_id in zip(messages, message_ids, strict=True):
+            asked = ClientReport(message.receiver, self.order.edge, self._edge_round, "lost", "")
             if message_id is None:
-                not_connected = JudgedReply("lost", "it is not connected")
-                self._report(_Sent(message.receiver, now, 0), not_connected)
+                self._report(asked, "lost", "it is not connected")
             else:
                 size = model_bytes(message.content)
-                self._pending[message_id] = _Sent(message.receiver, now, size)
+                self._pending[message_id] = replace(asked, bytes_down=size)
 
     def _close(self) -> None:
         """What has not come is late; the mean of what came is the edge's model (Eq. 2)."""
         reason = f"no update within {self._ends - self._began:.1f} s"
         connected = self._channel.node_names() if self._pending else ()
-        for sent in self._pending.values():
-            fate: Fate = "late" if sent.client in connected else "lost"
-            suffix = "" if fate == "late" else ", and no connection"
-            self._report(sent, JudgedReply(fate, reason + suffix))
+        for asked in self._pending.values():
+            if asked.client in connected:
+                self._report(asked, "late", reason)
+            else:
+                self._report(asked, "lost", f"{reason}, and no connection")
         self._pending = {}
         counted = {c: data for c, data in self.order.clients.items() if c in self._models}
         if counted:
@@ -192,30 +190,9 @@ class _EdgeTraining:
             round=order.round, edge_round=self._edge_round, edge=order.edge, client=client
         )
 
-    def _report(
-        self,
-        sent: _Sent,
-        judged: JudgedReply,
-        round_trip_s: float | None = None,
-        bytes_up: int = 0,
-    ) -> None:
-        figures = dict(judged.figures)
-        if round_trip_s is not None and "train_s" in figures:
-            # The client's word is taken for no more than it can be.
-            figures["train_s"] = min(figures["train_s"], round_trip_s)
-        self.reports.append(
-            ClientReport(
-                client=sent.client,
-                edge=self.order.edge,
-                edge_round=self._edge_round,
-                fate=judged.fate,
-                reason=one_line(judged.reason)[:LONGEST_REASON],
-                round_trip_s=round_trip_s,
-                bytes_up=bytes_up,
-                bytes_down=sent.bytes_down,
-                **figures,
-            )
-        )
+    def _report(self, asked: ClientReport, fate: Fate, reason: str, **known: Any) -> None:
+        reason = one_line(reason)[:LONGEST_REASON]
+        self.reports.append(replace(asked, fate=fate, reason=reason, **known))
 
 
 def judge_update(content: RecordDict, order: ClientOrder, like: ModelWeights) -> JudgedReply:

@@ -113,8 +113,8 @@ def _of_options(options: DeployOptions) -> Resolved:
     else:
         world = load_scenario(options.scenario)
         _check_same(options, _counts(world), f"as in {options.scenario}")
-    config = _config(options, task, world, data.fingerprint, options.scenario or "default")
-    return config, world, _deployment(options, design)
+    source = options.scenario or "default"
+    return _run(options, design, task, data.fingerprint, world, source)
 
 
 def _of_site(options: DeployOptions, folder: str) -> Resolved:
@@ -130,18 +130,23 @@ def _of_site(options: DeployOptions, folder: str) -> Resolved:
     if options.data_dir is not None:
         task = msgspec.structs.replace(task, data_dir=_resolved(options.data_dir))
     data = load_dataset(task.dataset, task.data_dir, image_size=task.image_size)
-    config = _config(options, task, world, data.fingerprint, folder)
-    return config, world, _deployment(options, site.design)
+    return _run(options, site.design, task, data.fingerprint, world, folder)
 
 
-def _config(
-    options: DeployOptions, task: TaskFile, world: Scenario, fingerprint: str, source: str
-) -> RunConfig:
+def _run(
+    options: DeployOptions,
+    design: DesignName,
+    task: TaskFile,
+    fingerprint: str,
+    world: Scenario,
+    source: str,
+) -> Resolved:
+    """The run of a task on data of this fingerprint; `source` is where the scenario came from."""
     policy = policy_name(_or_default(options, "policy"))
     policy_factory(policy)  # an unknown name is refused before anything is started
     trained = msgspec.structs.asdict(task)
     del trained["format"]
-    return make_config(
+    config = make_config(
         **trained,
         dataset_fingerprint=fingerprint,
         scenario=source,
@@ -152,16 +157,14 @@ def _config(
         participation=Participation(model="own"),
         replanning=Replanning(every=options.replan_every),
     )
-
-
-def _deployment(options: DeployOptions, design: DesignName) -> Deployment:
-    return Deployment(
+    deployment = Deployment(
         design=design,
         site=None if options.site is None else _resolved(options.site),
         deadline_factor=finite("deadline_factor", _or_default(options, "deadline_factor"), 1),
         measured_costs=_or_default(options, "measured_costs"),
         polls=whole("polls", _or_default(options, "polls"), 0),
     )
+    return config, world, deployment
 
 
 def _same_system(asked: Scenario, begun: Scenario) -> bool:

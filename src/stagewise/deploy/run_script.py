@@ -1,7 +1,6 @@
 """`run.sh`: everything that one machine of a site runs, as a script to read, to run and to change."""
 
 import shlex
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -72,26 +71,25 @@ def run_script(site: Site, host: str) -> str:
     for worker in programs.workers():
         commands = [_shell(f"keep {name}", each) for name, each in worker.commands.items()]
         lines += [f"# {worker.about}", *commands[:-1], commands[-1] + "\n"]
-    return "\n".join([*lines, *_end(site, host)]) + "\n"
-
-
-def _server(server: Server) -> Iterator[str]:
-    name = server.name.removesuffix("-superlink")
-    yield f"# The SuperLink of {name}: flower-superlink, which other machines can use as nodes only."
-    yield _shell(f"keep {server.name}", server.command) + "\n"
-    yield "# Its nodes must be registered before they start; this waits until it is up."
-    register = register_command(server.at.address, server.authority, server.members)
-    yield _shell("", register) + "\n"
-
-
-def _end(site: Site, host: str) -> Iterator[str]:
     if host == site.cloud.host:
-        yield "# The coordinator: who trains where, round by round. Started again, it goes on."
-        yield _shell("", ["stagewise", "deploy", "up", "--site", ".", "--out", "run"]) + " &"
-        yield "all+=($!)"
-        yield "wait $!"
-    else:
-        yield "wait"
+        coordinator = ["stagewise", "deploy", "up", "--site", ".", "--out", "run"]
+        lines += [
+            "# The coordinator: who trains where, round by round. Started again, it goes on.",
+            _shell("", coordinator) + " &",
+            "all+=($!)",
+        ]
+    return "\n".join([*lines, "wait $!" if host == site.cloud.host else "wait"]) + "\n"
+
+
+def _server(server: Server) -> list[str]:
+    name = server.name.removesuffix("-superlink")
+    register = register_command(server.at.address, server.authority, server.members)
+    return [
+        f"# The SuperLink of {name}: flower-superlink, which other machines can use as nodes only.",
+        _shell(f"keep {server.name}", server.command) + "\n",
+        "# Its nodes must be registered before they start; this waits until it is up.",
+        _shell("", register) + "\n",
+    ]
 
 
 def _shell(prefix: str, command: Command) -> str:

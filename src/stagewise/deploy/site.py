@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -38,16 +38,13 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Cloud(_Table, frozen=True, kw_only=True):
     """Where the cloud's SuperLink and the coordinator run."""
 
+    role: ClassVar[str] = CLOUD
     host: str
     port: int = CLOUD_PORT
 
     def __post_init__(self) -> None:
         _check_host("cloud.host", self.host)
         whole("cloud.port", self.port, 1, 65535)
-
-    @property
-    def role(self) -> str:
-        return CLOUD
 
     @property
     def place(self) -> tuple[str, int]:

@@ -30,7 +30,6 @@ class SuperLink:
         with explained(address):
             self._run = ServerRun(address, read_bytes(authority), read_bytes(secret))
         self._inbox = Inbox(self._run.replies, address)
-        self._closed = False
 
     def node_names(self) -> tuple[str, ...]:
         """The names of the nodes that are connected, as far as Flower knows."""
@@ -41,13 +40,10 @@ class SuperLink:
         """Push the messages; an id for each, None where its receiver is not connected."""
         with explained(self._address):
             nodes = self._run.nodes()
-            known = [message for message in messages if message.receiver in nodes]
-            if not known:
-                return [None] * len(messages)
-            pushed = self._run.push(
-                [(nodes[message.receiver], message.kind, message.content) for message in known],
-                expire_s + CLOCKS_APART_S,
-            )
+            known = [
+                (nodes[m.receiver], m.kind, m.content) for m in messages if m.receiver in nodes
+            ]
+            pushed = self._run.push(known, expire_s + CLOCKS_APART_S) if known else []
             if len(pushed) != len(known):
                 raise ValueError("the messages are too large")
         self._inbox.expect([message_id for message_id in pushed if message_id is not None])
@@ -60,7 +56,5 @@ class SuperLink:
 
     def close(self) -> None:
         """End the run; the SuperLink and its nodes stay."""
-        if not self._closed:
-            self._closed = True
-            self._inbox.close()
-            self._run.close()
+        self._inbox.close()
+        self._run.close()

@@ -46,7 +46,7 @@ from stagewise.runs.run import Run, load_run
 from stagewise.runs.session import Session, policy_of_folder, policy_of_run
 from stagewise.simulator.start import need_torch
 from stagewise.world.rounds_file import save_rounds
-from stagewise.world.scenario import BoolArray, Scenario
+from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
     from stagewise.training import Trainer
@@ -86,7 +86,9 @@ def _start(path: Path, options: DeployOptions, show_progress: bool) -> Run:
         _show(show_progress, f"starting {len(world.clients)} clients and {len(world.edges)} edges")
         transport = stack.enter_context(_transport(path, deployment, config, world, trainer))
         _show(show_progress, f"connected; preparing {config.policy}")
-        world = estimates_after(world, _polls(world, transport, deployment.polls))
+        asked = (transport.roll_call(UNKNOWN_ANSWER_S) for _ in range(deployment.polls))
+        polls = [observed_round(world, presence).online for presence in asked]
+        world = estimates_after(world, polls)
         made = make_policy(config.policy, world, config.seed)
         if options.remedy is None and made.plan is None:  # nobody to lend
             config = msgspec.structs.replace(config, remedy=None)
@@ -222,12 +224,6 @@ def _exclusive(folder: Path) -> Iterator[None]:
     with stream:
         lock(stream, folder)
         yield
-
-
-def _polls(world: Scenario, transport: Transport, polls: int) -> list[BoolArray]:
-    """Who answers before the first round, again and again."""
-    asked = (transport.roll_call(UNKNOWN_ANSWER_S) for _ in range(polls))
-    return [observed_round(world, presence).online for presence in asked]
 
 
 def _show(show: bool, message: str) -> None:

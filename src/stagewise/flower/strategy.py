@@ -84,10 +84,8 @@ class StagewiseStrategy(Strategy):
         whole("num_rounds", num_rounds, 0)
         self.timeout_s = finite("timeout", timeout, 0, open_below=True)
         await_nodes(grid, len(self.scenario.clients), self.answer_s)
-        training = FlowerTraining(
-            self, grid, initial_arrays, train_config, evaluate_config, evaluate_fn
-        )
-        return training.run(num_rounds)
+        configs = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
+        return FlowerTraining(self, grid, initial_arrays, *configs, evaluate_fn).run(num_rounds)
 
     def call_roll(self, grid: Grid, server_round: int) -> Round:
         """The round of those who answer the roll call."""

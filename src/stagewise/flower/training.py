@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
@@ -28,31 +28,25 @@ EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 _log = logging.getLogger("flwr")
 
 
+@dataclass(eq=False)
 class FlowerTraining:
     """Carries decisions out by a strategy's steps; `result` is what `Strategy.start` returns."""
 
-    def __init__(
-        self,
-        strategy: StagewiseStrategy,
-        grid: Grid,
-        arrays: ArrayRecord,
-        train_config: ConfigRecord | None,
-        evaluate_config: ConfigRecord | None,
-        evaluate_fn: EvaluateFn | None,
-    ) -> None:
-        self.result = Result()
-        self._strategy, self._grid, self._arrays = strategy, grid, arrays
-        self._train_config = ConfigRecord() if train_config is None else train_config
-        self._evaluate_config = ConfigRecord() if evaluate_config is None else evaluate_config
-        self._evaluate_fn = evaluate_fn
+    strategy: StagewiseStrategy
+    grid: Grid
+    arrays: ArrayRecord
+    train_config: ConfigRecord
+    evaluate_config: ConfigRecord
+    evaluate_fn: EvaluateFn | None
+    result: Result = field(default_factory=Result)
 
     def run(self, rounds: int) -> Result:
         """Train for so many rounds."""
         began = time.monotonic()
-        _log.info("Starting %s for %d rounds:", type(self._strategy).__name__, rounds)
-        self._strategy.summary()
+        _log.info("Starting %s for %d rounds:", type(self.strategy).__name__, rounds)
+        self.strategy.summary()
         self._evaluate(0)
-        with closing(self._strategy.policy) as policy:
+        with closing(self.strategy.policy) as policy:
             for played in run_rounds(policy, self._rounds(rounds), self):
                 _log.info("round %d took %.1f s", played.decision.round.index + 1, played.wall_s)
         _log.info("Finished in %.1f s:", time.monotonic() - began)
@@ -62,20 +56,18 @@ class FlowerTraining:
 
     def carry_out(self, decision: Decision) -> Outcome:
         """Have a round trained, then evaluated by clients and by the server, as Flower does it."""
-        strategy, server_round = self._strategy, decision.round.index + 1
+        strategy, server_round = self.strategy, decision.round.index + 1
         report = strategy.begin_round(decision)
-        messages = strategy.configure_train(
-            server_round, self._arrays, self._train_config, self._grid
-        )
-        replies = self._grid.send_and_receive(messages, timeout=strategy.timeout_s)
+        messages = strategy.configure_train(server_round, self.arrays, self.train_config, self.grid)
+        replies = self.grid.send_and_receive(messages, timeout=strategy.timeout_s)
         arrays, metrics = strategy.aggregate_train(server_round, replies)
         if arrays is not None:
-            self._arrays = self.result.arrays = arrays
+            self.arrays = self.result.arrays = arrays
         _keep("trained", self.result.train_metrics_clientapp, server_round, metrics)
         messages = strategy.configure_evaluate(
-            server_round, self._arrays, self._evaluate_config, self._grid
+            server_round, self.arrays, self.evaluate_config, self.grid
         )
-        replies = self._grid.send_and_receive(messages, timeout=strategy.timeout_s)
+        replies = self.grid.send_and_receive(messages, timeout=strategy.timeout_s)
         metrics = strategy.aggregate_evaluate(server_round, replies)
         _keep("evaluated", self.result.evaluate_metrics_clientapp, server_round, metrics)
         tested = self._evaluate(server_round)
@@ -85,13 +77,13 @@ class FlowerTraining:
     def _rounds(self, count: int) -> Iterator[Round]:
         for server_round in range(1, count + 1):
             _log.info("[ROUND %d/%d]", server_round, count)
-            yield self._strategy.call_roll(self._grid, server_round)
+            yield self.strategy.call_roll(self.grid, server_round)
 
     def _evaluate(self, server_round: int) -> dict[str, float]:
         """What the server finds of the model as it is now."""
-        if self._evaluate_fn is None:
+        if self.evaluate_fn is None:
             return {}
-        metrics = self._evaluate_fn(server_round, self._arrays)
+        metrics = self.evaluate_fn(server_round, self.arrays)
         _keep("tested", self.result.evaluate_metrics_serverapp, server_round, metrics)
         return {} if metrics is None else finite_numbers(metrics)
 
