@@ -21,12 +21,17 @@ def rolling_estimate(observations: npt.ArrayLike, window: int) -> npt.NDArray[np
     fewer rounds than one window the plain mean of what there is stands in.
     """
     seen = np.asarray(observations, dtype=np.float64)
-    rounds = seen.shape[0]
-    windows = rounds // window
-    if windows == 0:
-        return np.asarray(seen.mean(axis=0))
-    means = seen[rounds - windows * window :].reshape(windows, window, -1).mean(axis=1)
-    return np.asarray(window_weights(windows) @ means)
+    means = _window_means(seen, window)
+    return np.asarray(window_weights(len(means)) @ means if len(means) else seen.mean(axis=0))
+
+
+def _window_means(
+    seen: npt.NDArray[np.float64] | npt.NDArray[np.bool_], window: int
+) -> npt.NDArray[np.float64]:
+    """The mean of each full window, counted back from the newest round; oldest first."""
+    windows = len(seen) // window
+    newest = seen[len(seen) - windows * window :]
+    return np.asarray(newest.reshape(windows, window, seen.shape[1]).mean(axis=1))
 
 
 def estimate_from_history(history: str, window: int) -> float:
@@ -68,15 +73,9 @@ class ParticipationEstimator:
 
     def probabilities(self) -> npt.NDArray[np.float64]:
         """The present estimate for each client, shape (clients,)."""
-        windows = len(self._seen) // self._window
-        if windows == 0:
-            return self._prior.copy()
-        newest = np.array(self._seen[len(self._seen) - windows * self._window :])
-        means = newest.reshape(windows, self._window, -1).mean(axis=1)
-        estimate = window_weights(windows + 1) @ np.vstack([self._prior, means])
-        return np.asarray(
-            np.minimum(estimate, 1.0)
-        )  # a sum of weights may exceed 1 by a rounding error
+        means = np.vstack([self._prior, _window_means(self.state(), self._window)])
+        # A sum of weights may exceed 1 by a rounding error.
+        return np.asarray(np.minimum(window_weights(len(means)) @ means, 1.0))
 
     def recent_mean(self) -> npt.NDArray[np.float64]:
         """The share of the newest window's rounds (or of all, while there are fewer) spent online."""

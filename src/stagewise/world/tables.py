@@ -49,14 +49,9 @@ class Tables:
         joined = self._joined()
         client_records = [
             ClientRecord(
-                **{name: row[name] for name in _MODEL if name in row},
-                id=row["id"],
+                **{name: row[name] for name in ClientRecord.__struct_fields__ if name in row},
                 label_counts=[clients.needed(number, name) for name in self._labels],
                 links=links,
-                online_probability=row.get("online_probability"),
-                history=row.get("history"),
-                x=row.get("x"),
-                y=row.get("y"),
             )
             for number, (row, links) in enumerate(zip(clients.rows, joined, strict=True))
         ]
@@ -123,7 +118,6 @@ class _Rows:
 
     def __init__(self, kind: str, table: Table) -> None:
         self.kind, self.name = kind, f"table of {kind}"
-        self._line: Callable[[int], str] | None = None
         convert: Callable[[Any], Any] = _python_number
         if isinstance(table, str | os.PathLike):
             file = read_csv(table)  # type: ignore[arg-type]
@@ -192,10 +186,11 @@ class _Rows:
 
     def _check_columns(self, columns: list[Any]) -> None:
         known = (*_NEEDED[self.kind], *_TAKEN[self.kind])
+        labels = self.kind == "clients"
         for name in columns:
-            label = self.kind == "clients" and isinstance(name, str) and _LABEL.fullmatch(name)
-            if not label and not (isinstance(name, str) and name in known):
-                more = ", label_0, label_1, ..." if self.kind == "clients" else ""
+            text = name if isinstance(name, str) else ""
+            if text not in known and not (labels and _LABEL.fullmatch(text)):
+                more = ", label_0, label_1, ..." if labels else ""
                 raise StagewiseError(
                     f"{self.name}: column {shown(name)}: must be one of {', '.join(known)}{more}"
                 )

@@ -33,10 +33,8 @@ class PathLoss:
     shortest_m: float = 10.0
 
     def __post_init__(self) -> None:
-        finite("path loss at_1_km_db", self.at_1_km_db, 0)
-        finite("path loss per_decade_db", self.per_decade_db, 0)
-        finite("path loss shadowing_db", self.shadowing_db, 0)
-        finite("path loss shortest_m", self.shortest_m, 0, open_below=True)
+        for name, value in vars(self).items():
+            finite(f"path loss {name}", value, 0, open_below=name == "shortest_m")
 
     def gain(self, distance_m: FloatArray, rng: np.random.Generator) -> FloatArray:
         """The channel gain, a plain ratio, of links with these lengths."""
@@ -119,9 +117,9 @@ def from_map(
         links=Links(start=frozen(start), edge=frozen(edge), gain=frozen(gain)),
         seed=seed,
         task=chosen_task,
-        parameters=SystemParameters() if parameters is None else parameters,
-        weights=Weights() if weights is None else weights,
-        limits=Limits() if limits is None else limits,
+        parameters=parameters,
+        weights=weights,
+        limits=limits,
     )
 
 

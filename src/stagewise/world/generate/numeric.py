@@ -78,9 +78,9 @@ def numeric(
         links=Links(start=frozen(start), edge=frozen(edge), gain=frozen(gain)),
         seed=seed,
         task=chosen_task,
-        parameters=SystemParameters() if parameters is None else parameters,
-        weights=Weights() if weights is None else weights,
-        limits=Limits() if limits is None else limits,
+        parameters=parameters,
+        weights=weights,
+        limits=limits,
     )
 
 

@@ -93,9 +93,9 @@ def draw_system(
     links: Links,
     seed: int,
     task: Task,
-    parameters: SystemParameters,
-    weights: Weights,
-    limits: Limits,
+    parameters: SystemParameters | None,
+    weights: Weights | None,
+    limits: Limits | None,
 ) -> Scenario:
     """The scenario of clients and edges at given places, everything else drawn from Table I.
 
@@ -106,6 +106,7 @@ def draw_system(
     def draw(name: str, count: int, ends: tuple[float, float]) -> FloatArray:
         return generator(seed, name).uniform(*ends, count)
 
+    parameters = SystemParameters() if parameters is None else parameters
     clients, edges = len(client_ids), len(edge_ids)
     capacity = generator(seed, "capacity").integers(*parameters.capacity, edges, endpoint=True)
     cycles_per_bit = draw("cycles_per_bit", clients, parameters.cycles_per_bit)
@@ -134,6 +135,6 @@ def draw_system(
         edge_rounds=parameters.edge_rounds,
         model_bits=task.model_bits,
         noise_w_per_hz=parameters.noise_w_per_hz,
-        weights=weights,
-        limits=limits,
+        weights=Weights() if weights is None else weights,
+        limits=Limits() if limits is None else limits,
     )
