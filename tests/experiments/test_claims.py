@@ -40,6 +40,22 @@ def test_a_claim_must_hold_at_every_point() -> None:
     assert told(COSTS, at_least=["exact"]).kind == "differs"
 
 
+@pytest.mark.parametrize(
+    ("others", "kind"),
+    [
+        ([[2.0, 2.002], [2.0, 0.5]], "undecided"),  # holds, undecided
+        ([[0.5, 0.501], [2.0, 0.5]], "differs"),  # fails, undecided
+        ([[0.5, 0.501], [2.0, 2.002]], "differs"),
+        ([[2.0, 2.002], [2.0, 2.002]], "agrees"),
+    ],
+)
+def test_one_failure_decides_and_one_doubt_leaves_open(
+    others: list[list[float]], kind: str
+) -> None:
+    costs = {"fedcs": {80: LOW, 100: LOW}, "exact": dict(zip((80, 100), others, strict=True))}
+    assert told(costs, at_most=["exact"]).kind == kind
+
+
 def test_a_claim_of_some_cases_needs_one_point_for_each_policy() -> None:
     assert told(COSTS, at_most=["exact"], somewhere=True).kind == "agrees"
     third = {**COSTS, "client-sel-only": {80: [0.5, 0.501], 100: [0.5, 0.501]}}
