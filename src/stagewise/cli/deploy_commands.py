@@ -1,17 +1,11 @@
 """Commands of a deployment: `stagewise deploy up`, `status` and `init`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stagewise.cli.deploy_init_command import (
-    SiteDataset,
-    SitePolicy,
-    SiteScenario,
-    SiteSeed,
-    init,
-)
-from stagewise.cli.options import DataDir, Json, LearningRate, ModelName, ReplanEvery
+from stagewise.cli.deploy_init_command import DEPLOYED, init
+from stagewise.cli.options import REPLANNING, DataDir, Json, option, with_options
 from stagewise.cli.simulation_commands import interruptible, print_outcome
 from stagewise.cli.tables import print_json, print_table
 from stagewise.errors import StagewiseError
@@ -26,58 +20,48 @@ deploy_app.command()(init)
 
 
 @deploy_app.command()
+@with_options(
+    {
+        "site": option(str, None, "Instead: the cloud's folder, by `deploy init`."),
+        "clients": option(int, None, "Number of clients [8]."),
+        "edges": option(int, None, "Number of edges [2]."),
+        "design": option(
+            str, None, "H: edges are servers; F: groups at the cloud; in-process [H]."
+        ),
+        "rounds": option(int, None, "Number of rounds [10]."),
+        "data_dir": (DataDir, None),
+        **DEPLOYED,
+        "remedy": option(
+            str,
+            None,
+            "An edge cannot keep its limits: lend it clients, drop it, or reweight it [lend].",
+        ),
+        "deadline_factor": option(
+            float, None, "A round may take so many times what it should [2]."
+        ),
+        "replan_every": REPLANNING["replan_every"],
+        "polls": option(int, None, "How often to ask who is there before Plan A [2]."),
+        "measured_costs": option(
+            bool, None, "Decide with the delays that were measured.", "--measured-costs"
+        ),
+    }
+)
 def up(
     out: Annotated[str, typer.Option(help="Folder of the run; the same command goes on with it.")],
     local: Annotated[
         bool, typer.Option("--local", help="New: all processes on this machine, on loopback.")
     ] = False,
-    site: Annotated[
-        str | None, typer.Option(help="Instead: the cloud's folder, by `deploy init`.")
-    ] = None,
-    clients: Annotated[int | None, typer.Option(help="Number of clients [8].")] = None,
-    edges: Annotated[int | None, typer.Option(help="Number of edges [2].")] = None,
-    design: Annotated[
-        str | None,
-        typer.Option(help="H: edges are servers; F: groups at the cloud; in-process [H]."),
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Number of rounds [10].")] = None,
-    policy: SitePolicy = None,
-    dataset: SiteDataset = None,
-    data_dir: DataDir = None,
-    model: ModelName = None,
-    learning_rate: LearningRate = None,
-    scenario: SiteScenario = None,
-    seed: SiteSeed = None,
-    remedy: Annotated[
-        str | None,
-        typer.Option(
-            help="An edge cannot keep its limits: lend it clients, drop it, or reweight it [lend]."
-        ),
-    ] = None,
-    deadline_factor: Annotated[
-        float | None, typer.Option(help="A round may take so many times what it should [2].")
-    ] = None,
-    replan_every: ReplanEvery = None,
-    polls: Annotated[
-        int | None, typer.Option(help="How often to ask who is there before Plan A [2].")
-    ] = None,
-    measured_costs: Annotated[
-        bool | None,
-        typer.Option("--measured-costs", help="Decide with the delays that were measured."),
-    ] = None,
+    **options: Any,
 ) -> None:
     """Start everything, train to the last round, end everything."""
-    given = dict(locals())
-    if local and site is not None:
+    if local and options["site"] is not None:
         raise StagewiseError("local: must not be given with a site, which is on other machines")
     go_on = f"interrupted, all processes ended; to go on: stagewise deploy up --out {out}"
     with interruptible(out, go_on):
         from stagewise.deploy.options import make_options
         from stagewise.deploy.up import up as start
 
-        del given["out"]
-        options = make_options(**given | {"local": local or None})
-        run = start(out, options, show_progress=True)
+        run = start(out, make_options(local=local or None, **options), show_progress=True)
     print_outcome(run, out)
 
 

@@ -6,22 +6,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stagewise.cli.options import DataDir, LearningRate, ModelName
+from stagewise.cli.options import TRAINED, DataDir, option, with_options
 from stagewise.errors import StagewiseError
 
 if TYPE_CHECKING:
     from stagewise.deploy.site import Site
 
 
-# A file, or the folder of the run, may say what these do not.
-SiteDataset = Annotated[str | None, typer.Option(help="See `stagewise data`. Default: mnist5k.")]
-SitePolicy = Annotated[str | None, typer.Option(help="See `stagewise methods`. Default: pool.")]
-SiteSeed = Annotated[int | None, typer.Option(help="Seed of every random draw [0].")]
-SiteScenario = Annotated[
-    str | None, typer.Option(help="Scenario file. Default: the paper's, for these clients.")
-]
+# Without a default: a file, or the folder of the run, may say what these do not.
+DEPLOYED = {
+    "dataset": option(str, None, "See `stagewise data`. Default: mnist5k."),
+    "policy": option(str, None, "See `stagewise methods`. Default: pool."),
+    "seed": option(int, None, "Seed of every random draw. Default: 0."),
+    "scenario": option(str, None, "Scenario file. Default: the paper's, for these clients."),
+    **TRAINED,
+}
 
 
+@with_options(
+    {
+        "design": option(str, None, "H (default): edges are servers; F: groups at the cloud."),
+        "rounds": option(int, None, "Number of rounds. Default: 30."),
+        **DEPLOYED,
+    }
+)
 def init(
     out: Annotated[str, typer.Option(help="Folder to write; must not exist.")],
     cloud: Annotated[
@@ -41,22 +49,11 @@ def init(
         str | None,
         typer.Option("--from", metavar="SITE.TOML", help="All of it from a file instead."),
     ] = None,
-    design: Annotated[
-        str | None, typer.Option(help="H (default): edges are servers; F: groups at the cloud.")
-    ] = None,
-    dataset: SiteDataset = None,
     data_dir: DataDir = None,
-    model: ModelName = None,
-    learning_rate: LearningRate = None,
-    policy: SitePolicy = None,
-    rounds: Annotated[int | None, typer.Option(help="Number of rounds [30].")] = None,
-    seed: SiteSeed = None,
-    scenario: SiteScenario = None,
+    **options: Any,
 ) -> None:
     """Certificates, keys and a run.sh for every machine of a deployment."""
-    options = dict(locals())
-    names = ("design", "dataset", "model", "learning_rate", "policy", "rounds", "seed", "scenario")
-    given = {name: options[name] for name in names if options[name] is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     described = (
         _described(cloud, edge or [], client or [], given)
         if site is None

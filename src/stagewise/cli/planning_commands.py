@@ -3,22 +3,20 @@
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 import stagewise
 from stagewise.cli.options import (
-    Diversity,
+    REPLANNING,
+    WRAPPERS,
     Json,
     Output,
-    Remedy,
-    ReplanAbsence,
-    ReplanChange,
-    ReplanCost,
-    ReplanEvery,
     Seed,
     listed,
+    triggers_of,
+    with_options,
 )
 from stagewise.cli.tables import print_json, print_table
 
@@ -55,6 +53,7 @@ def plan(
     )
 
 
+@with_options(WRAPPERS | REPLANNING | {"seconds": (Seconds, None)})
 def decide(
     scenario: ScenarioFile,
     plan: PlanFile,
@@ -67,21 +66,10 @@ def decide(
         str | None,
         typer.Option(help="repair, pool, or ccu: Alg. 4. Default: as the plan was made."),
     ] = None,
-    remedy: Remedy = None,
-    diversity: Diversity = 0.0,
-    replan_every: ReplanEvery = None,
-    replan_cost: ReplanCost = None,
-    replan_change: ReplanChange = None,
-    replan_absence: ReplanAbsence = None,
-    seconds: Seconds = None,
+    **options: Any,
 ) -> None:
     """Plan B: decide round after round from a plan."""
-    triggers = stagewise.Triggers(
-        every=replan_every,
-        cost_factor=replan_cost,
-        change_factor=replan_change,
-        absence_gap=replan_absence,
-    )
+    triggers = stagewise.Triggers(**triggers_of(options))
     world = stagewise.load_scenario(scenario)
     long_term = stagewise.load_plan(plan, world)
     rounds = stagewise.load_rounds(online, world)
@@ -91,11 +79,9 @@ def decide(
             rounds,
             mode=mode,  # type: ignore[arg-type]
             method=method,
-            remedy=remedy,  # type: ignore[arg-type]
-            diversity=diversity,
             replanning=triggers,
-            seconds=seconds,
             progress=lambda decision: bar.advance(),
+            **options,
         )
     stagewise.save_decisions(decisions, output)
 

@@ -4,23 +4,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import stagewise
 from stagewise.cli.options import (
+    REPLANNING,
+    TRAINED,
+    WRAPPERS,
     DataDir,
-    Diversity,
-    LearningRate,
-    ModelName,
-    Remedy,
-    ReplanAbsence,
-    ReplanChange,
-    ReplanCost,
-    ReplanEvery,
     Seed,
     listed,
+    option,
+    triggers_of,
+    with_options,
 )
 from stagewise.cli.tables import print_table
 from stagewise.errors import StagewiseError
@@ -41,82 +39,65 @@ class RunInterrupted(Exception):
     """Ctrl-C in a run; the message says how to go on."""
 
 
+_PARTICIPATION = {
+    "mean_session": option(float, 5.0, "markov: rounds a time online lasts in the mean."),
+    "trace": option(str, None, "trace: file of device states."),
+    "trace_states": option(
+        str, "states_2", "trace: states_2, states_3_battery50 or states_3_battery75."
+    ),
+    "round_seconds": option(float, 600.0, "trace: seconds from one round to the next."),
+    "fluctuate": option(
+        bool, False, "Draw channel gains and CPUs again in each round.", "--fluctuate"
+    ),
+}
+
+
+@with_options(
+    {
+        "dataset": option(str, "mnist5k", "See `stagewise data`."),
+        "data_dir": (DataDir, None),
+        "image_size": option(int, None, "Folders of images: pixels along each side [64]."),
+        "policy": option(str, "pool", "See `stagewise methods`."),
+        "rounds": option(int, 30, "Number of rounds."),
+        "seed": (Seed, 0),
+        "scenario": option(str, None, "Scenario file. Default: the paper's, scaled to the data."),
+        **TRAINED,
+        "momentum": option(float, 0.0, "Of each local step."),
+        "weight_decay": option(float, 0.0, "Of each local step."),
+        "dtype": option(str, "float32", "float32 or float64."),
+        "device": option(str, "cpu", "Where to train: cpu, cuda, cuda:N or mps."),
+        "participation": option(str, "bernoulli", "Who is online: bernoulli, markov or trace."),
+        **_PARTICIPATION,
+        **REPLANNING,
+        "plan_delay": option(int, 1, "Rounds from the order of a plan to its use."),
+        **WRAPPERS,
+        "evaluate_every": option(int, 1, "Rounds from one evaluation to the next."),
+        "stop_at_accuracy": option(float, None, "End when the test accuracy is at least this."),
+        "workers": (Workers, None),
+        "log": (Loggers, None),
+    }
+)
 def simulate(
     out: Annotated[str, typer.Option(help="Folder to write the run to; must be new or empty.")],
-    dataset: Annotated[str, typer.Option(help="See `stagewise data`.")] = "mnist5k",
-    data_dir: DataDir = None,
-    image_size: Annotated[
-        int | None, typer.Option(help="Folders of images: pixels along each side [64].")
-    ] = None,
-    policy: Annotated[str, typer.Option(help="See `stagewise methods`.")] = "pool",
-    rounds: Annotated[int, typer.Option(help="Number of rounds.")] = 30,
-    seed: Seed = 0,
-    scenario: Annotated[
-        str | None, typer.Option(help="Scenario file. Default: the paper's, scaled to the data.")
-    ] = None,
-    model: ModelName = None,
-    learning_rate: LearningRate = None,
-    momentum: Annotated[float, typer.Option(help="Of each local step.")] = 0.0,
-    weight_decay: Annotated[float, typer.Option(help="Of each local step.")] = 0.0,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
-    device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, cuda:N or mps.")] = "cpu",
-    participation: Annotated[
-        str, typer.Option(help="Who is online: bernoulli, markov or trace.")
-    ] = "bernoulli",
-    mean_session: Annotated[
-        float, typer.Option(help="markov: rounds a time online lasts in the mean.")
-    ] = 5.0,
-    trace: Annotated[str | None, typer.Option(help="trace: file of device states.")] = None,
-    trace_states: Annotated[
-        str, typer.Option(help="trace: states_2, states_3_battery50 or states_3_battery75.")
-    ] = "states_2",
-    round_seconds: Annotated[
-        float, typer.Option(help="trace: seconds from one round to the next.")
-    ] = 600.0,
-    fluctuate: Annotated[
-        bool, typer.Option("--fluctuate", help="Draw channel gains and CPUs again in each round.")
-    ] = False,
-    replan_every: ReplanEvery = None,
-    replan_cost: ReplanCost = None,
-    replan_change: ReplanChange = None,
-    replan_absence: ReplanAbsence = None,
-    plan_delay: Annotated[
-        int, typer.Option(help="Rounds from the order of a plan to its use.")
-    ] = 1,
-    remedy: Remedy = None,
-    diversity: Diversity = 0.0,
-    evaluate_every: Annotated[
-        int, typer.Option(help="Rounds from one evaluation to the next.")
-    ] = 1,
-    stop_at_accuracy: Annotated[
-        float | None, typer.Option(help="End when the test accuracy is at least this.")
-    ] = None,
-    workers: Workers = None,
-    log: Loggers = None,
+    **options: Any,
 ) -> None:
     """Train under a policy, round after round; `stagewise resume` goes on after any interruption."""
-    given = dict(locals())
-    own = {name: given.pop(name) for name in _PARTICIPATION}
-    triggers = {field: given.pop(name) for name, field in _REPLANNING.items()}
+    take = options.pop
     with interruptible(out, f"interrupted; to go on: stagewise resume {out}"):
-        given |= {"workers": _workers(workers, device), "loggers": listed(given.pop("log"))}
-        online = stagewise.Participation(model=participation, **own)  # type: ignore[arg-type]
         run = stagewise.simulate(
-            **given | {"participation": online},
-            replanning=stagewise.Replanning(**triggers),
+            out=out,
+            participation=stagewise.Participation(
+                model=take("participation"), **{name: take(name) for name in _PARTICIPATION}
+            ),
+            replanning=stagewise.Replanning(
+                delay_rounds=take("plan_delay"), **triggers_of(options)
+            ),
+            workers=_workers(take("workers"), options["device"]),
+            loggers=listed(take("log")),
             show_progress=True,
+            **options,
         )
     _print_summary(run, out)
-
-
-_PARTICIPATION = ("mean_session", "trace", "trace_states", "round_seconds", "fluctuate")
-_REPLANNING = {
-    "replan_every": "every",
-    "replan_cost": "cost_factor",
-    "replan_change": "change_factor",
-    "replan_absence": "absence_gap",
-    "plan_delay": "delay_rounds",
-}
 
 
 def resume(

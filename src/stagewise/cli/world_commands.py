@@ -1,13 +1,11 @@
 """Commands that make the world: `stagewise scenario ...` and `stagewise availability`."""
 
-import inspect
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import stagewise
-from stagewise.cli.options import Output, Seed
+from stagewise.cli.options import Output, Seed, option, with_options
 from stagewise.errors import StagewiseError, shown
 
 if TYPE_CHECKING:
@@ -29,62 +27,36 @@ TaskName = Annotated[
 RadiusM = Annotated[float, typer.Option(help="How far an edge reaches, in metres.")]
 
 
-def _option(kind: Any, default: Any, text: str, *names: str) -> tuple[Any, Any]:
-    return Annotated[kind, typer.Option(*names, help=text)], default
-
-
 # Options that several commands share, by what they are about.
 _ONLINE = {
-    "p_min": _option(float, 0.5, "Lower end of the online probabilities."),
-    "p_max": _option(float, 1.0, "Upper end of the online probabilities, not reached."),
+    "p_min": option(float, 0.5, "Lower end of the online probabilities."),
+    "p_max": option(float, 1.0, "Upper end of the online probabilities, not reached."),
 }
 _STEPS = {
-    "local_steps": _option(int, 5, "Local steps before an edge aggregates."),
-    "edge_rounds": _option(int, 3, "Edge aggregations in a round."),
+    "local_steps": option(int, 5, "Local steps before an edge aggregates."),
+    "edge_rounds": option(int, 3, "Edge aggregations in a round."),
 }
-_DATA_MIN = {"data_min": _option(float, 2500, "Least data of an edge, in samples.")}
+_DATA_MIN = {"data_min": option(float, 2500, "Least data of an edge, in samples.")}
 _LIMITS = {
-    "kld_max": _option(float, 0.2, "Largest divergence of an edge's labels, in nats."),
-    "kld_risk": _option(float, 0.3, "Tolerated risk that an edge breaks --kld-max."),
-    "data_risk": _option(float, 0.3, "Tolerated risk that an edge breaks --data-min."),
+    "kld_max": option(float, 0.2, "Largest divergence of an edge's labels, in nats."),
+    "kld_risk": option(float, 0.3, "Tolerated risk that an edge breaks --kld-max."),
+    "data_risk": option(float, 0.3, "Tolerated risk that an edge breaks --data-min."),
 }
 _WEIGHTS = {
-    "delay_weight": _option(float, 0.5, "Weight of a second of delay."),
-    "energy_weight": _option(float, 0.5, "Weight of a joule of energy."),
-    "continuity_weight": _option(float, 1.0, "Weight of continuity."),
+    "delay_weight": option(float, 0.5, "Weight of a second of delay."),
+    "energy_weight": option(float, 0.5, "Weight of a joule of energy."),
+    "continuity_weight": option(float, 1.0, "Weight of continuity."),
 }
 _RANDOM_WEIGHTS = {
-    "random_weights": _option(
+    "random_weights": option(
         bool, False, "Draw the weights of delay and energy, with sum 1.", "--random-weights"
     )
 }
 _DRAWN = _LIMITS | _WEIGHTS | _RANDOM_WEIGHTS
 
 
-def _with(shared: dict[str, tuple[Any, Any]]) -> Callable[[Callable[..., None]], Any]:
-    """Give a command the `shared` options, which it takes as `**options`."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [
-            parameter
-            for parameter in inspect.signature(command).parameters.values()
-            if parameter.kind is not parameter.VAR_KEYWORD
-        ]
-        kind = inspect.Parameter.KEYWORD_ONLY
-        more = [
-            inspect.Parameter(name, kind, default=default, annotation=annotation)
-            for name, (annotation, default) in shared.items()
-        ]
-        # Typer reads both.
-        command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
-        command.__annotations__ |= {parameter.name: parameter.annotation for parameter in more}
-        return command
-
-    return decorate
-
-
 @scenario_app.command()
-@_with(_ONLINE | _STEPS | _DATA_MIN | _DRAWN)
+@with_options(_ONLINE | _STEPS | _DATA_MIN | _DRAWN)
 def numeric(
     output: ScenarioOutput,
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 93,
@@ -109,7 +81,7 @@ def numeric(
 
 
 @scenario_app.command("map")
-@_with(_ONLINE | _STEPS | _DATA_MIN | _DRAWN)
+@with_options(_ONLINE | _STEPS | _DATA_MIN | _DRAWN)
 def from_map(
     output: ScenarioOutput,
     points: Annotated[
@@ -162,7 +134,7 @@ def from_map(
 
 def _add_paper_set(number: int, name: str, option: tuple[Any, Any], help_text: str) -> None:
     @scenario_app.command(f"set{number}", help=f"Set {number} of the paper's Table II: {help_text}")
-    @_with({name: option} | _SEED_AND_TASK | _DRAWN)
+    @with_options({name: option} | _SEED_AND_TASK | _DRAWN)
     def paper_set(output: ScenarioOutput, **options: Any) -> None:
         scenario = stagewise.generate.paper_set(
             number,
@@ -177,25 +149,25 @@ def _add_paper_set(number: int, name: str, option: tuple[Any, Any], help_text: s
 
 _SEED_AND_TASK = {"seed": (Seed, 0), "task": (TaskName, "mnist")}
 _add_paper_set(
-    1, "clients", _option(int, 100, "75, 80, ... or 120."), "the number of clients varies."
+    1, "clients", option(int, 100, "75, 80, ... or 120."), "the number of clients varies."
 )
-_add_paper_set(2, "edges", _option(int, 4, "3, 4, ... or 7."), "the number of edge servers varies.")
+_add_paper_set(2, "edges", option(int, 4, "3, 4, ... or 7."), "the number of edge servers varies.")
 _add_paper_set(
     3,
     "data_min",
-    _option(float, 2500, "2000, 2500, ... or 4000 samples."),
+    option(float, 2500, "2000, 2500, ... or 4000 samples."),
     "the least data of an edge varies.",
 )
 _add_paper_set(
     4,
     "p_min",
-    _option(float, 0.5, "0.4, 0.45, 0.5, 0.6 or 0.7."),
+    option(float, 0.5, "0.4, 0.45, 0.5, 0.6 or 0.7."),
     "online probabilities are drawn from [p-min, 1).",
 )
 
 
 @scenario_app.command()
-@_with(_STEPS | _DATA_MIN | _LIMITS | _WEIGHTS)
+@with_options(_STEPS | _DATA_MIN | _LIMITS | _WEIGHTS)
 def table(
     clients: Annotated[
         str, typer.Option(help="CSV: id, online_probability or history, label_0, label_1, ...")
@@ -242,49 +214,52 @@ def table(
     stagewise.save_scenario(scenario, output)
 
 
+_OWN_OPTIONS = {
+    "markov": {
+        "mean_session": option(float, None, "markov: rounds a time online lasts in the mean [5]."),
+    },
+    "trace": {
+        "trace": option(str, None, "trace: file of device states."),
+        "trace_states": option(
+            str, None, "trace: states_2 [default], states_3_battery50, states_3_battery75."
+        ),
+        "round_seconds": option(float, None, "trace: seconds from one round to the next [600]."),
+    },
+}
+_FLUCTUATE = "Draw channel gains and CPUs again each round."
+
+
+@with_options(
+    {"model": option(str, "bernoulli", "bernoulli, markov or trace.")}
+    | _OWN_OPTIONS["markov"]
+    | _OWN_OPTIONS["trace"]
+    | {"fluctuate": option(bool, False, _FLUCTUATE, "--fluctuate")}
+)
 def availability(
     scenario: Annotated[str, typer.Argument(help="Scenario file.")],
     rounds: Annotated[int, typer.Option(help="Number of rounds.")],
     output: Output,
     seed: Seed = 0,
-    model: Annotated[str, typer.Option(help="bernoulli, markov or trace.")] = "bernoulli",
-    mean_session: Annotated[
-        float | None, typer.Option(help="markov: rounds a time online lasts in the mean [5].")
-    ] = None,
-    trace: Annotated[str | None, typer.Option(help="trace: file of device states.")] = None,
-    trace_states: Annotated[
-        str | None,
-        typer.Option(help="trace: states_2 [default], states_3_battery50, states_3_battery75."),
-    ] = None,
-    round_seconds: Annotated[
-        float | None, typer.Option(help="trace: seconds from one round to the next [600].")
-    ] = None,
-    fluctuate: Annotated[
-        bool, typer.Option("--fluctuate", help="Draw channel gains and CPUs again each round.")
-    ] = False,
+    **options: Any,
 ) -> None:
     """Draw who is online in each round, as JSON Lines."""
-    own = {
-        "mean_session": ("markov", mean_session),
-        "trace": ("trace", trace),
-        "trace_states": ("trace", trace_states),
-        "round_seconds": ("trace", round_seconds),
-    }
-    given: dict[str, Any] = {n: value for n, (_, value) in own.items() if value is not None}
-    if model not in ("bernoulli", "markov", "trace"):
+    given = {name: value for name, value in options.items() if value is not None}
+    model = given["model"]
+    if model not in ("bernoulli", *_OWN_OPTIONS):
         raise StagewiseError(f"model = {shown(model)}: must be bernoulli, markov or trace")
-    for name, value in given.items():
-        if own[name][0] != model:
-            raise StagewiseError(
-                f"--{name.replace('_', '-')} = {shown(value)}: must only be given with --model "
-                f"{own[name][0]}"
-            )
-    if model == "trace" and trace is None:
+    for other, own in _OWN_OPTIONS.items():
+        for name in own if other != model else ():
+            if name in given:
+                raise StagewiseError(
+                    f"--{name.replace('_', '-')} = {shown(given[name])}: must only be given with "
+                    f"--model {other}"
+                )
+    if model == "trace" and "trace" not in given:
         raise StagewiseError("--trace: must be given with --model trace")
 
     from stagewise.simulator.participation import draw_rounds
 
-    wanted = stagewise.Participation(model=model, fluctuate=fluctuate, **given)  # type: ignore[arg-type]
+    wanted = stagewise.Participation(**given)
     drawn = draw_rounds(wanted, stagewise.load_scenario(scenario), rounds, seed)
     stagewise.save_rounds(drawn, output)
 
