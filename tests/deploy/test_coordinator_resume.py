@@ -93,7 +93,7 @@ def test_what_was_learned_is_known_again(tmp_path):
     edge_of = planned(scenario).plan.edge_of
     assert again.costs.delay_s(edge_of) == coordinator.costs.delay_s(edge_of)
     assert again.deadlines.round_s(1.0, 2) == coordinator.deadlines.round_s(1.0, 2)
-    assert again.deadlines.poll_s() == coordinator.deadlines.poll_s()
+    assert again.deadlines.roll_call_s() == coordinator.deadlines.roll_call_s()
 
 
 def test_measured_delays_are_the_next_round_s_and_true_by_the_files(tmp_path, capsys):

@@ -7,7 +7,7 @@ from live_cases import ScriptedTransport, two_edges
 
 from stagewise.deploy.deadlines import (
     FIRST_TRAINING_S,
-    LEAST_POLL_S,
+    LEAST_ROLL_CALL_S,
     LEAST_ROUND_S,
     UNKNOWN_ANSWER_S,
     Deadlines,
@@ -69,11 +69,11 @@ def test_a_poll_waits_for_both_hops():
     flat, over_edges = Deadlines(2.0, hops=1), Deadlines(2.0, hops=2)
     for deadlines in (flat, over_edges):
         deadlines.learn_answers([8.0] * 10)
-    assert flat.poll_s() == pytest.approx(16.0)
-    assert over_edges.poll_s() == pytest.approx(32.0)
+    assert flat.roll_call_s() == pytest.approx(16.0)
+    assert over_edges.roll_call_s() == pytest.approx(32.0)
     quick = Deadlines(2.0, hops=1)
     quick.learn_answers([0.01])
-    assert quick.poll_s() == LEAST_POLL_S
+    assert quick.roll_call_s() == LEAST_ROLL_CALL_S
 
 
 def test_in_process_there_is_no_engine():

@@ -14,9 +14,9 @@ def reconcile(
 ) -> tuple[TrainedRound, tuple[str, ...]]:
     """A round with one report for each update and edge that its order asked for; and its faults.
 
-    An update without a report is lost; of several reports the first stands; reports nobody asked for
-    are left out. Each of these is a fault, and so is an update that is counted although its edge's
-    model is not: the model knows nothing of it. A fault is a line; a transport without a bug has none.
+    An update without a report is lost; of several reports the first stands; reports nobody asked
+    for are left out. Each of these is a fault, and so is an update that is counted although its
+    edge's model is not: the model knows nothing of it. A transport without a bug has no faults.
     """
     expected = [
         ClientReport(client, edge, edge_round, "lost", UNREPORTED)

@@ -1,4 +1,4 @@
-"""Who is online, as observed: the answers to a poll become a round, and polls become estimates."""
+"""Who is online, as observed: a roll call becomes a round, and several become estimates."""
 
 from collections.abc import Sequence
 
@@ -34,14 +34,14 @@ def observed_round(
     return Round(scenario, online, index, delay_s=delay_s, up=None if up.all() else up)
 
 
-def estimates_after(scenario: Scenario, polls: Sequence[BoolArray]) -> Scenario:
-    """The scenario with the estimates that `polls` before the first round give (Eq. 6).
+def estimates_after(scenario: Scenario, roll_calls: Sequence[BoolArray]) -> Scenario:
+    """The scenario with the estimates that roll calls before the first round give (Eq. 6).
 
     Each is a mask over the clients. What the scenario said counts as the older of two windows.
     """
-    if not polls:
+    if not roll_calls:
         return scenario
-    estimator = ParticipationEstimator(scenario.clients.online_probability, window=len(polls))
-    for online in polls:
+    estimator = ParticipationEstimator(scenario.clients.online_probability, window=len(roll_calls))
+    for online in roll_calls:
         estimator.observe(online)
     return scenario.as_of(online_probability=estimator.probabilities())

@@ -27,7 +27,7 @@ from stagewise.errors import StagewiseError, one_line
 from stagewise.files import explained
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "server.pem", "server.key"
-"""The authority's certificate, which is wherever it is to be trusted; a server's own, and its key."""
+"""The authority's certificate, which is wherever it is trusted; a server's own, and its key."""
 
 OWNER_FILE = 0o600
 OWNER_FOLDER = 0o700
@@ -74,7 +74,7 @@ def issue_server_certificate(authority: KeyPair, folder: Path, hosts: Sequence[s
 
 
 def make_node_key(folder: Path, name: str) -> KeyPair:
-    """Make a SuperNode's `<name>.key` and `<name>.pub` in `folder`, as Flower's programs read them."""
+    """Make a SuperNode's `<name>.key` and `<name>.pub` in `folder`, in the form Flower reads."""
     files = KeyPair(folder / f"{name}.pub", folder / f"{name}.key")
     key = ec.generate_private_key(_CURVE)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())

@@ -13,7 +13,7 @@ from stagewise.deploy.messages import QUERY, RollCallReply, RollCallRequest, pac
 from stagewise.errors import StagewiseError
 from stagewise.fates import Fate
 
-POLL_S = 0.3
+PAUSE_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def replies_until(
                 waiting.remove(reply.message_id)
                 yield reply
         if waiting and not arrived:
-            channel.wait(POLL_S)
+            channel.wait(PAUSE_S)
 
 
 def roll_call(

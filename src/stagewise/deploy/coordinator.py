@@ -55,7 +55,7 @@ class Coordinator:
     patience_s: float = PATIENCE_S
     live: LiveRecord | None = None
     _presence: Presence = field(default_factory=lambda: Presence({}, {}, ()))
-    _poll_s: float = 0.0
+    _roll_call_s: float = 0.0
 
     def __post_init__(self) -> None:
         self._status = StatusRecord(
@@ -72,7 +72,7 @@ class Coordinator:
         """The rounds from `first` on, each of those who answer when it begins."""
         for index in range(first, self.config.rounds):
             self._report("polling", round=index)
-            self._presence, self._poll_s = self._wait_for_somebody()
+            self._presence, self._roll_call_s = self._wait_for_somebody()
             self.deadlines.learn_answers(self._presence.answer_s.values())
             delay_s = self.costs.link_delay_s if self.measured_costs else None
             reached = _lists(self._presence.edges_of)
@@ -100,7 +100,7 @@ class Coordinator:
         began = time.perf_counter()
         while True:
             asked = time.perf_counter()
-            presence = self.transport.roll_call(self.deadlines.poll_s())
+            presence = self.transport.roll_call(self.deadlines.roll_call_s())
             answered = time.perf_counter()
             if observed_round(self.scenario, presence).online.any():
                 return presence, answered - asked
@@ -164,7 +164,7 @@ class Coordinator:
             edges=list(presence.edges),
             reached=_lists(presence.edges_of),
             answer_s=dict(presence.answer_s),
-            poll_s=self._poll_s,
+            poll_s=self._roll_call_s,
             deadline_s=order.deadline_s,
             delay_s=trained.delay_s,
             predicted_delay_s=edge_costs(scenario, scenario.costs, decision.edge_of).round_delay_s,

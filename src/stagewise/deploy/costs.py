@@ -74,15 +74,14 @@ class MeasuredCosts:
     @property
     def link_delay_s(self) -> FloatArray | None:
         """What an edge round takes over each link, by what was measured; None before anything was."""
-        return self._delay_s if any(self._links.seen) else None
-
-    @property
-    def _delay_s(self) -> FloatArray:
+        if not any(self._links.seen):
+            return None
         return np.asarray(self._scenario.costs.delay_s * self._links.values())
 
     def delay_s(self, edge_of: IntArray) -> float:
         """T of Eq. 4 for an assignment, with the links' measured times."""
-        measured = LinkCosts(self._delay_s, self._scenario.costs.energy_j)
+        costs, delay_s = self._scenario.costs, self.link_delay_s
+        measured = costs if delay_s is None else LinkCosts(delay_s, costs.energy_j)
         return edge_costs(self._scenario, measured, edge_of).round_delay_s
 
 

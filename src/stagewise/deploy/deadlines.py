@@ -1,4 +1,4 @@
-"""How long a round and a poll may take: the plan's delay times a factor, and the engine's own time."""
+"""How long a round and a roll call may take: the delay times a factor, and the engine's own time."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ KEPT = 60
 """How many messages are remembered."""
 
 FIRST_TRAINING_S = 15.0
-"""What a message to train may cost more than a poll's before one was seen: PyTorch is imported."""
+"""What a message to train may cost more than a roll call's before one was seen: PyTorch is imported."""
 
 UNKNOWN_ANSWER_S = 20.0
-"""The same for the answer to a poll."""
+"""The same for the answer to a roll call."""
 
-LEAST_POLL_S = 15.0
+LEAST_ROLL_CALL_S = 15.0
 LEAST_ROUND_S = 5.0
 
 _HIGH = 0.95
@@ -34,7 +34,7 @@ class Deadlines:
         self._answers: deque[float] = deque(maxlen=KEPT)
 
     def learn_answers(self, answer_s: Iterable[float]) -> None:
-        """How long the answers to a poll took, in seconds."""
+        """How long the answers to a roll call took, in seconds."""
         self._answers.extend(answer_s)
 
     def learn_updates(self, updates: Iterable[ClientReport]) -> None:
@@ -63,10 +63,10 @@ class Deadlines:
         """The deadline of a round whose training and sending should take `delay_s`."""
         return max(LEAST_ROUND_S, self.factor * delay_s + self.allowance_s(edge_rounds))
 
-    def poll_s(self) -> float:
+    def roll_call_s(self) -> float:
         """How long to wait for answers: who is silent for longer is offline."""
         hops = max(1, self._hops)
-        return max(LEAST_POLL_S, self.factor * hops * _high(self._answers, UNKNOWN_ANSWER_S))
+        return max(LEAST_ROLL_CALL_S, self.factor * hops * _high(self._answers, UNKNOWN_ANSWER_S))
 
     def _messages_of(self, edge_rounds: int) -> int:
         """Messages that follow one another in a round."""

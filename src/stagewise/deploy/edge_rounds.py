@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import RecordDict
 
 from stagewise.deploy.aggregation import cloud_model, mean_model, model_fault, update_norm
-from stagewise.deploy.channel import POLL_S, IncomingReply, MessageChannel, OutgoingMessage
+from stagewise.deploy.channel import PAUSE_S, IncomingReply, MessageChannel, OutgoingMessage
 from stagewise.deploy.exchange import (
     ClientReport,
     EdgeReport,
@@ -78,7 +78,7 @@ def train_edges(
             for edge in edges:
                 edge.take(reply, now)
         if not replies:
-            channel.wait(POLL_S)
+            channel.wait(PAUSE_S)
     return [edge.result() for edge in edges]
 
 

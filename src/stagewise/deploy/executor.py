@@ -18,7 +18,7 @@ from flwr.app import Context, Message
 
 from stagewise.deploy.flower_api import App, NodeTasks
 
-POLL_S = 0.5
+PAUSE_S = 0.5
 
 
 def serve(app: App, nodes: Sequence[str], secret: bytes) -> None:
@@ -52,4 +52,4 @@ def _serve_node(app: App, tasks: NodeTasks) -> None:
             pass
         except Exception:  # a task that cannot be done must not end the others
             traceback.print_exc()
-        time.sleep(POLL_S)
+        time.sleep(PAUSE_S)

@@ -6,6 +6,7 @@ The cloud sends each edge one model a round and receives one; updates of clients
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -72,27 +73,24 @@ class Hierarchical:
         arrived = replies_until(self._channel, message_ids, deadline)
         replies = {reply.message_id: reply for reply in arrived}
         edges = [
-            self._result(edge_order, message_id, replies, order.weights)
-            for edge_order, message_id in zip(orders, message_ids, strict=True)
+            judge_edge(self._reply(o.edge, message_id, replies), o, order.weights)
+            for o, message_id in zip(orders, message_ids, strict=True)
         ]
         sent = [m.content for m, i in zip(messages, message_ids, strict=True) if i is not None]
         received = [reply.content for reply in replies.values() if reply.content is not None]
         bytes_up, bytes_down = sum(map(model_bytes, received)), sum(map(model_bytes, sent))
         return trained_round(order, edges, bytes_up, bytes_down, self._channel.now() - began)
 
-    def _result(
-        self,
-        order: EdgeOrder,
-        message_id: str | None,
-        replies: dict[str, IncomingReply],
-        like: ModelWeights,
-    ) -> EdgeResult:
+    def _reply(
+        self, edge: str, message_id: str | None, replies: Mapping[str, IncomingReply]
+    ) -> IncomingReply:
+        """What came of a message to an edge, or why nothing did."""
         if message_id is None:
-            return _not_counted(order, "lost", "it is not connected")
-        if message_id not in replies:
-            fate: Fate = "late" if order.edge in self._channel.node_names() else "lost"
-            return _not_counted(order, fate, "no model within the round's deadline")
-        return judge_edge(replies[message_id], order, like)
+            return IncomingReply("", None, "lost", "it is not connected")
+        if message_id in replies:
+            return replies[message_id]
+        fate: Fate = "late" if edge in self._channel.node_names() else "lost"
+        return IncomingReply(message_id, None, fate, "no model within the round's deadline")
 
 
 def judge_edge(message: IncomingReply, order: EdgeOrder, like: ModelWeights) -> EdgeResult:

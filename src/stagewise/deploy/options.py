@@ -73,7 +73,7 @@ Resolved = tuple[RunConfig, Scenario, Deployment]
 
 
 def resolve(options: DeployOptions) -> Resolved:
-    """The run that follows from the options; the scenario's probabilities are those before any poll."""
+    """The run that follows from the options; its scenario is as it was before any roll call."""
     return _of_options(options) if options.site is None else _of_site(options, options.site)
 
 
@@ -168,7 +168,7 @@ def _run(
 
 
 def _same_system(asked: Scenario, begun: Scenario) -> bool:
-    """Whether two scenarios differ in nothing but who is likely online, which polls have changed."""
+    """Whether two scenarios differ in nothing but who is likely online, which a roll call changes."""
     likely = begun.clients.online_probability
     if len(asked.clients) != len(begun.clients):
         return False

@@ -38,7 +38,7 @@ class LiveRecord(_Record, frozen=True, kw_only=True):
 
     round: int
     edges: list[str]
-    """Those that answered the poll."""
+    """Those that answered the roll call."""
     reached: dict[str, list[str]]
     """The clients that answered, each with the edges it answered through."""
     answer_s: dict[str, float]

@@ -20,7 +20,7 @@ from stagewise.world.scenario import Scenario
 
 WAIT_S = 90.0
 """How long machines may take to come; a run begins with those that have connected."""
-_POLL_S = 20.0
+_ROLL_CALL_S = 20.0
 
 
 @contextlib.contextmanager
@@ -51,7 +51,7 @@ def wait_for_clients(
     wait_s: float,
     check: Callable[[], None] = lambda: None,
 ) -> list[tuple[str, str]]:
-    """Poll until every client has answered through every edge; the links without an answer.
+    """Call the roll until every client has answered through every edge; the links without an answer.
 
     These are by client and edge, and none unless `wait_s` seconds have passed.
     """
@@ -60,7 +60,7 @@ def wait_for_clients(
     missing = links
     while missing and (left_s := deadline - time.monotonic()) > 0:
         check()
-        edges_of = transport.roll_call(min(left_s, _POLL_S)).edges_of
+        edges_of = transport.roll_call(min(left_s, _ROLL_CALL_S)).edges_of
         missing = [(client, e) for client, e in links if e not in edges_of.get(client, ())]
         if missing:
             time.sleep(min(left_s, 1.0))

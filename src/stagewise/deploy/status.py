@@ -65,9 +65,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     complete: int
     edges: dict[str, bool]
-    """Which answered the newest poll."""
+    """Which answered the newest roll call."""
     clients: dict[str, list[str]]
-    """Every client with the edges through which it answered the newest poll."""
+    """Every client with the edges through which it answered the newest roll call."""
     trains: dict[str, list[str]]
     """Who trains where in the round under way, or trained in the last one."""
     deadline_s: float | None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
@@ -17,6 +17,8 @@ from stagewise.errors import StagewiseError, one_line, shown
 
 if TYPE_CHECKING:
     from stagewise.model_weights import ModelWeights
+
+T = TypeVar("T")
 
 LOSS_BEFORE, LOSS_AFTER = "loss-before", "loss-after"
 """Metrics of an update, where a client has them: the losses of its first and of its last batch."""
@@ -115,20 +117,20 @@ def finite_numbers(metrics: MetricRecord) -> dict[str, float]:
 
 
 def _update(reply: Message, like: ModelWeights) -> ModelWeights:
-    records = list(reply.content.array_records.values())
-    if len(records) != 1:
-        raise StagewiseError(f"{len(records)} ArrayRecords: must be exactly 1")
-    arrays = arrays_of(records[0])
+    arrays = arrays_of(_only(reply.content.array_records.values(), "ArrayRecords"))
     if reason := model_fault(arrays, like):
         raise StagewiseError(reason)
     return arrays
 
 
-def _check_weight(reply: Message, key: str) -> None:
-    records = list(reply.content.metric_records.values())
+def _only(records: Collection[T], kind: str) -> T:
     if len(records) != 1:
-        raise StagewiseError(f"{len(records)} MetricRecords: must be exactly 1")
-    value = records[0].get(key)
+        raise StagewiseError(f"{len(records)} {kind}: must be exactly 1")
+    return next(iter(records))
+
+
+def _check_weight(reply: Message, key: str) -> None:
+    value = _only(reply.content.metric_records.values(), "MetricRecords").get(key)
     if not isinstance(value, int | float) or not np.isfinite(value) or value <= 0:
         raise StagewiseError(f"metric {key} = {shown(value)}: must be a finite number above 0")
 

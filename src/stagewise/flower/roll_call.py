@@ -11,7 +11,7 @@ from stagewise.flower.query import client_of, roll_call_message
 from stagewise.flower.replies import asked_for, failure
 from stagewise.world.scenario import Clients
 
-_POLL_S = 0.5
+_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def await_nodes(grid: Grid, count: int, wait_s: float) -> None:
     """Return once `count` nodes are connected, or after `wait_s` seconds."""
     deadline = time.monotonic() + wait_s
     while len(list(grid.get_node_ids())) < count and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
+        time.sleep(_PAUSE_S)
 
 
 def roll_call(

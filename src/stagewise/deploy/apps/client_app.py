@@ -26,9 +26,9 @@ from stagewise.world.scenario_file import load_scenario
 
 
 class TrainedModel(NamedTuple):
-    """A client's model after its local steps, with the losses of its first and last batch."""
+    """A client's model after its local steps, if it has one; the losses of its first and last batch."""
 
-    weights: ModelWeights
+    weights: ModelWeights | None = None
     loss_before: float | None = None
     loss_after: float | None = None
 
@@ -69,7 +69,7 @@ def make_app(name: str, train: Train) -> ClientApp:
     def train_model(message: Message, context: Context) -> Message:
         order, weights = read(message.content, ClientOrder), model_of(message.content)
         began = time.perf_counter()
-        trained, failure = None, ""
+        trained, failure = TrainedModel(), ""
         try:
             if order.client != name:
                 raise StagewiseError(f"client = {shown(order.client)}: this is {shown(name)}")
@@ -81,11 +81,11 @@ def make_app(name: str, train: Train) -> ClientApp:
         reply = ClientReply(
             order=order,
             train_s=time.perf_counter() - began,
-            loss_before=None if trained is None else trained.loss_before,
-            loss_after=None if trained is None else trained.loss_after,
+            loss_before=trained.loss_before,
+            loss_after=trained.loss_after,
             failure=failure,
         )
-        return Message(pack(reply, None if trained is None else trained.weights), reply_to=message)
+        return Message(pack(reply, trained.weights), reply_to=message)
 
     return app
 
