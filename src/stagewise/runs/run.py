@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -68,7 +68,12 @@ class Run:
     @cached_property
     def rounds(self) -> "pd.DataFrame":
         """A row for each round: the fields of `rounds.jsonl`."""
-        pandas = _pandas()
+        try:
+            import pandas
+        except ImportError:
+            raise StagewiseError(
+                "run.rounds needs pandas: pip install 'stagewise-hfl[simulate]'"
+            ) from None
         columns = list(RoundRecord.__struct_fields__)
         rows = [msgspec.structs.astuple(record) for record in self.records]
         table = pandas.DataFrame(rows, columns=columns)
@@ -166,13 +171,3 @@ def _check_names(decisions: Sequence[DecisionRecord], scenario: Scenario, path: 
             raise StagewiseError(
                 f"{path}: round {decision.round}: must be about the scenario's clients and edges"
             )
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise StagewiseError(
-            "run.rounds needs pandas: pip install 'stagewise-hfl[simulate]'"
-        ) from None
-    return pandas

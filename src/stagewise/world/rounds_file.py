@@ -1,8 +1,9 @@
 """Rounds files: JSON Lines, who is online in each round and what differs from the scenario in it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,9 +11,11 @@ import numpy as np
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import decode_json_lines, errors_at, read_bytes, writing
 from stagewise.world.checks import finite
+from stagewise.world.costs import overridden
+from stagewise.world.parts import LINK_RULES
 from stagewise.world.records import Measured
 from stagewise.world.rounds import Round, client_number, round_of
-from stagewise.world.scenario import BoolArray, FloatArray, Scenario
+from stagewise.world.scenario import BoolArray, Scenario
 
 
 class _RoundRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -78,86 +81,59 @@ def save_rounds(rounds: Sequence[Round], path: str | Path) -> None:
 
 def _from_record(scenario: Scenario, record: _RoundRecord, index: int) -> Round:
     online = round_of(scenario, record.online, index).online
-    gain, delay_s, energy_j = _links(scenario, record.links)
-    return Round(
-        scenario,
-        online,
-        index,
-        cpu_hz=_cpu_hz(scenario, record.cpu_hz) if record.cpu_hz else None,
-        gain=gain,
-        delay_s=delay_s,
-        energy_j=energy_j,
-        up=_up(scenario, record.down) if record.down else None,
-    )
-
-
-def _cpu_hz(scenario: Scenario, changes: Mapping[str, float]) -> FloatArray:
-    values = scenario.clients.cpu_hz.copy()
-    for name, value in changes.items():
+    own = {name: np.full(len(scenario.links), np.nan) for name in LINK_RULES}
+    own["cpu_hz"] = np.full(len(scenario.clients), np.nan)
+    for name, value in record.cpu_hz.items():
         number = client_number(scenario, name, "cpu_hz")
-        values[number] = finite(f"cpu_hz[{shown(name)}]", value, 0, open_below=True)
-    return values
-
-
-def _links(
-    scenario: Scenario, changes: Mapping[str, Mapping[str, float | Measured]]
-) -> tuple[FloatArray | None, FloatArray | None, FloatArray | None]:
-    """The gains, delays and energies of a round, each None where no link has its own."""
-    if not changes:
-        return None, None, None
-    gain = scenario.links.gain.copy()
-    delay_s, energy_j = np.full(len(gain), np.nan), np.full(len(gain), np.nan)
-    gains = False
-    for name, row in changes.items():
-        by_edge = _links_of(scenario, client_number(scenario, name, "links"))
-        for edge, value in row.items():
-            where = f"links[{shown(name)}][{shown(edge)}]"
-            if edge not in by_edge:
-                raise StagewiseError(
-                    f"links[{shown(name)}]: {shown(edge)} must be an edge that covers the client"
-                )
-            link = by_edge[edge]
-            if isinstance(value, Measured):
-                delay_s[link] = finite(f"{where}.delay_s", value.delay_s, 0)
-                if not math.isnan(value.energy_j):
-                    energy_j[link] = finite(f"{where}.energy_j", value.energy_j, 0)
-                elif scenario.weights.energy > 0:
-                    raise StagewiseError(
-                        f"{where}.energy_j: must be given where the weight of energy is above 0"
-                    )
-                else:
-                    energy_j[link] = 0.0
-            else:
-                gain[link], gains = finite(where, value, 0, open_below=True), True
-    measured = not np.isnan(delay_s).all()
-    return gain if gains else None, *((delay_s, energy_j) if measured else (None, None))
+        own["cpu_hz"][number] = finite(f"cpu_hz[{shown(name)}]", value, 0, open_below=True)
+    for client, edge, link in _links(scenario, "links", record.links):
+        where, cost = f"links[{shown(client)}][{shown(edge)}]", record.links[client][edge]
+        if not isinstance(cost, Measured):
+            own["gain"][link] = finite(where, cost, 0, open_below=True)
+            continue
+        own["delay_s"][link] = finite(f"{where}.delay_s", cost.delay_s, 0)
+        unknown = math.isnan(cost.energy_j)
+        if unknown and scenario.weights.energy > 0:
+            raise StagewiseError(
+                f"{where}.energy_j: must be given where the weight of energy is above 0"
+            )
+        own["energy_j"][link] = 0.0 if unknown else finite(f"{where}.energy_j", cost.energy_j, 0)
+    known: dict[str, Any] = {n: values for n, values in own.items() if not np.isnan(values).all()}
+    for name, usual in (("cpu_hz", scenario.clients.cpu_hz), ("gain", scenario.links.gain)):
+        if name in known:
+            known[name] = overridden(usual, known[name])
+    up = _up(scenario, record.down) if record.down else None
+    return Round(scenario, online, index, up=up, **known)
 
 
 def _up(scenario: Scenario, down: Mapping[str, list[str]] | list[str]) -> BoolArray:
     """The links that are left where some, or all of some edges, are down."""
     up = np.ones(len(scenario.links), dtype=np.bool_)
-    if isinstance(down, list):
-        for edge in down:
-            if edge not in scenario.edges.index:
-                raise StagewiseError(f"down: {shown(edge)} must be the id of an edge")
-            up[scenario.links.edge == scenario.edges.index[edge]] = False
+    if isinstance(down, dict):
+        up[[link for _, _, link in _links(scenario, "down", down)]] = False
         return up
-    for name, edges in down.items():
-        by_edge = _links_of(scenario, client_number(scenario, name, "down"))
-        for edge in edges:
-            if edge not in by_edge:
-                raise StagewiseError(
-                    f"down[{shown(name)}]: {shown(edge)} must be an edge that covers the client"
-                )
-            up[by_edge[edge]] = False
+    for edge in down:
+        if edge not in scenario.edges.index:
+            raise StagewiseError(f"down: {shown(edge)} must be the id of an edge")
+        up[scenario.links.edge == scenario.edges.index[edge]] = False
     return up
 
 
-def _links_of(scenario: Scenario, client: int) -> dict[str, int]:
-    """The links of a client by the ids of their edges."""
-    links = scenario.links
-    row = range(int(links.start[client]), int(links.start[client + 1]))
-    return {scenario.edges.ids[links.edge[link]]: link for link in row}
+def _links(
+    scenario: Scenario, field: str, named: Mapping[str, Iterable[str]]
+) -> Iterator[tuple[str, str, int]]:
+    """The links that a field names by client and edge: both ids, and the link's number."""
+    links, ids = scenario.links, scenario.edges.ids
+    for client, edges in named.items():
+        number = client_number(scenario, client, field)
+        row = range(int(links.start[number]), int(links.start[number + 1]))
+        by_edge = {ids[links.edge[link]]: link for link in row}
+        for edge in edges:
+            if edge not in by_edge:
+                raise StagewiseError(
+                    f"{field}[{shown(client)}]: {shown(edge)} must be an edge that covers the client"
+                )
+            yield client, edge, by_edge[edge]
 
 
 def _to_line(round_: Round) -> "list[str] | _RoundRecord":
@@ -170,14 +146,16 @@ def _to_line(round_: Round) -> "list[str] | _RoundRecord":
     if round_.gain is not None:
         given = ~np.isnan(round_.gain)
         for link in np.flatnonzero(given & (round_.gain != scenario.links.gain)).tolist():
-            _add(record, scenario, link, float(round_.gain[link]))
+            client, edge = _ends(scenario, link)
+            record.links.setdefault(client, {})[edge] = float(round_.gain[link])
     measured = [m for m in (round_.delay_s, round_.energy_j) if m is not None]
     if measured:
         # A file has both of a link or none: what was not measured is as it is without.
         delay_s, energy_j = round_.costs.delay_s, round_.costs.energy_j
         for link in np.flatnonzero(~np.isnan(measured).all(axis=0)).tolist():
+            client, edge = _ends(scenario, link)
             both = Measured(delay_s=float(delay_s[link]), energy_j=float(energy_j[link]))
-            _add(record, scenario, link, both)
+            record.links.setdefault(client, {})[edge] = both
     if round_.up is not None:
         record.down = _down(round_)
     own = (round_.cpu_hz, round_.gain, *measured)
@@ -185,21 +163,21 @@ def _to_line(round_: Round) -> "list[str] | _RoundRecord":
     return record.online if plain else record
 
 
-def _add(record: _RoundRecord, scenario: Scenario, link: int, value: float | Measured) -> None:
-    client = scenario.clients.ids[scenario.links.client[link]]
-    edge = scenario.edges.ids[scenario.links.edge[link]]
-    record.links.setdefault(client, {})[edge] = value
+def _ends(scenario: Scenario, link: int) -> tuple[str, str]:
+    """The ids of the client and the edge that a link joins."""
+    client, edge = scenario.links.client[link], scenario.links.edge[link]
+    return scenario.clients.ids[client], scenario.edges.ids[edge]
 
 
 def _down(round_: Round) -> dict[str, list[str]] | list[str]:
     """The links that are down: whole edges where it is these, else link by link."""
-    scenario, links = round_.scenario, round_.scenario.links
+    scenario = round_.scenario
     assert round_.up is not None
     gone = np.flatnonzero(~round_.edges_up)
-    if (round_.up == ~np.isin(links.edge, gone)).all():
+    if (round_.up == ~np.isin(scenario.links.edge, gone)).all():
         return [scenario.edges.ids[edge] for edge in gone]
     down: dict[str, list[str]] = {}
-    for link in np.flatnonzero(~round_.up):
-        client = scenario.clients.ids[links.client[link]]
-        down.setdefault(client, []).append(scenario.edges.ids[links.edge[link]])
+    for link in np.flatnonzero(~round_.up).tolist():
+        client, edge = _ends(scenario, link)
+        down.setdefault(client, []).append(edge)
     return down
