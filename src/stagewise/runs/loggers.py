@@ -1,58 +1,15 @@
 """Rounds sent to TensorBoard or MLflow as they happen; both are optional packages."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from stagewise.errors import StagewiseError, shown
 from stagewise.runs.config import RunConfig
 from stagewise.runs.records import RoundRecord
-
-
-class Logger(Protocol):
-    """Gets every round of a run, after it has been written down."""
-
-    def log_round(self, record: RoundRecord) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class TensorBoardLogger:
-    """Writes event files that `tensorboard --logdir` shows."""
-
-    def __init__(self, folder: str | Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer: Any = SummaryWriter(str(folder))
-
-    def log_round(self, record: RoundRecord) -> None:
-        for name, value in numbers(record).items():
-            self._writer.add_scalar(name, value, record.round)
-        self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class MLflowLogger:
-    """Writes to the MLflow store that `MLFLOW_TRACKING_URI` names, or to the default one."""
-
-    def __init__(self, config: RunConfig, run_name: str) -> None:
-        import mlflow
-
-        self._mlflow: Any = mlflow
-        mlflow.start_run(run_name=run_name)
-        mlflow.log_params(_flat(msgspec.to_builtins(config)))
-
-    def log_round(self, record: RoundRecord) -> None:
-        self._mlflow.log_metrics(numbers(record), step=record.round)
-
-    def close(self) -> None:
-        self._mlflow.end_run()
-
 
 LOGGERS = ("tensorboard", "mlflow")
 
@@ -71,11 +28,30 @@ def check_loggers(names: Iterable[str]) -> tuple[str, ...]:
     return known
 
 
-def make_logger(name: str, config: RunConfig, out: Path | None) -> Logger:
-    """The logger called `name` for a run in the folder `out`."""
+def make_logger(
+    name: str, config: RunConfig, out: Path | None
+) -> tuple[Callable[[RoundRecord], None], Callable[[], None]]:
+    """What gets every round of the run in `out` after it was written down, and what ends that.
+
+    TensorBoard's files go to the run's folder; MLflow's store is the one that `MLFLOW_TRACKING_URI`
+    names, or the default one.
+    """
     if name == "tensorboard":
-        return TensorBoardLogger("runs" if out is None else out / "tensorboard")
-    return MLflowLogger(config, config.policy if out is None else out.name)
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer: Any = SummaryWriter(str("runs" if out is None else out / "tensorboard"))
+
+        def log_round(record: RoundRecord) -> None:
+            for figure, value in numbers(record).items():
+                writer.add_scalar(figure, value, record.round)
+            writer.flush()
+
+        return log_round, writer.close
+    import mlflow
+
+    mlflow.start_run(run_name=config.policy if out is None else out.name)
+    mlflow.log_params(_flat(msgspec.to_builtins(config)))
+    return lambda record: mlflow.log_metrics(numbers(record), step=record.round), mlflow.end_run
 
 
 def numbers(record: RoundRecord) -> dict[str, float]:
@@ -86,8 +62,10 @@ def numbers(record: RoundRecord) -> dict[str, float]:
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:
-    tables = {name: value for name, value in fields.items() if isinstance(value, dict)}
-    flat = {name: value for name, value in fields.items() if name not in tables}
-    for table, inner in tables.items():
-        flat |= {f"{table}.{name}": value for name, value in inner.items()}
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": found for inner, found in value.items()}
+        else:
+            flat[name] = value
     return flat

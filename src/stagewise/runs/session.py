@@ -105,9 +105,9 @@ class Session:
     def _listeners(self, stack: ExitStack, so_far: Run) -> list[Callable[[RoundRecord], None]]:
         listeners: list[Callable[[RoundRecord], None]] = []
         for name in self.loggers:
-            logger = make_logger(name, self.config, so_far.path)
-            stack.callback(logger.close)
-            listeners.append(logger.log_round)
+            log_round, close = make_logger(name, self.config, so_far.path)
+            stack.callback(close)
+            listeners.append(log_round)
         if self.show_progress:
             done = len(so_far.records)
             listeners.append(stack.enter_context(progress(self.config.rounds, done)))

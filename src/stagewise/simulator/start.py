@@ -1,6 +1,7 @@
 """Start a run, or go on with one that was interrupted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import islice
@@ -29,7 +30,6 @@ from stagewise.world.scenario_file import load_scenario
 
 if TYPE_CHECKING:
     from stagewise.simulator.task import ModelBuilder
-    from stagewise.training import Trainer
 
 DEFAULT_MODELS = {
     "digits": "mlp",
@@ -43,6 +43,12 @@ DEFAULT_MODELS = {
 _OTHER_MODEL = "vgg-light"
 _LEARNING_RATES = {"mlp": 0.1, "mnist-cnn": 0.1, "lenet5": 0.1}
 _OTHER_LEARNING_RATE = 0.05
+
+_AS_GIVEN = (
+    *("image_size", "rounds", "seed", "momentum", "weight_decay", "dtype", "device"),
+    *("replanning", "remedy", "evaluate_every", "stop_at_accuracy"),
+)
+"""What a run's configuration has as `simulate` was given it."""
 
 
 def simulate(
@@ -129,6 +135,7 @@ def simulate(
     >>> [record.round for record in run.records]
     [0, 1]
     """
+    as_given = {name: value for name, value in locals().items() if name in _AS_GIVEN}
     need_torch()
     loggers = check_loggers(loggers)
     if out is not None:
@@ -142,27 +149,19 @@ def simulate(
     world, source = _scenario(scenario, data, network, seed)
     drawn = isinstance(participation, Participation)
     config = make_config(
+        **as_given,
         dataset=data.name,
         dataset_fingerprint=data.fingerprint,
         data_dir=None if data_dir is None else str(Path(data_dir).resolve()),
-        image_size=image_size,
         scenario=source,
         scenario_sha256=world.sha256,
         model=_name(network),
         policy=policy_name(policy),
         given_policy=None if isinstance(policy, str) else True,
-        rounds=rounds,
-        seed=seed,
-        learning_rate=_learning_rate(network) if learning_rate is None else learning_rate,
-        momentum=momentum,
-        weight_decay=weight_decay,
-        dtype=dtype,
-        device=device,
-        remedy=remedy,
-        evaluate_every=evaluate_every,
-        stop_at_accuracy=stop_at_accuracy,
+        learning_rate=learning_rate
+        if learning_rate is not None
+        else default_learning_rate(_name(network)),
         participation=participation if drawn else Participation(model="own"),
-        replanning=replanning,
     )
     if isinstance(participation, Participation):
         online = draw_rounds(config.participation, world, config.rounds, config.seed)
@@ -175,7 +174,7 @@ def simulate(
         online = [replace(round_, index=g) for g, round_ in enumerate(islice(own, rounds))]
     if len(online) < rounds:
         raise StagewiseError(f"participation: {len(online)} rounds: must be at least {rounds}")
-    with _trainer(config, data, network, world, workers) as trainer:
+    with _carrier(config, data, network, world, workers) as carrier:
         if show_progress:
             announce(f"preparing {config.policy}")  # plans may take a while
         made = make_policy(policy, world, seed)
@@ -187,7 +186,7 @@ def simulate(
             world,
             decides,
             lambda first: online[first:],
-            SimulatedTraining(config, trainer),
+            carrier,
             show_progress=show_progress,
             loggers=loggers,
         )
@@ -257,14 +256,14 @@ def resume(
             f"{path}: the data set {shown(config.dataset)} must be the one the run began with"
         )
     network = config.model if model is None else model
-    with _trainer(config, data, network, world, workers) as trainer:
+    with _carrier(config, data, network, world, workers) as carrier:
         made = None if policy is None else make_policy(policy, world, config.seed)
         session = Session(
             config,
             world,
             policy_of_folder(directory, made),
             lambda first: so_far.online[first:],
-            SimulatedTraining(config, trainer),
+            carrier,
             show_progress=show_progress,
             loggers=loggers,
         )
@@ -327,20 +326,15 @@ def _scenario(
     return default_scenario(data.name, samples, data.classes, shape, parameters, seed), "default"
 
 
-def _trainer(
-    config: RunConfig,
-    data: Dataset,
-    model: "str | ModelBuilder",
-    scenario: Scenario,
-    workers: int,
-) -> "Trainer":
+@contextmanager
+def _carrier(
+    config: RunConfig, data: Dataset, model: "str | ModelBuilder", scenario: Scenario, workers: int
+) -> Iterator[SimulatedTraining]:
     from stagewise.training import Trainer
 
-    return Trainer(training_task(config, data, model, scenario, config.device), workers)
-
-
-def _learning_rate(model: "str | ModelBuilder") -> float:
-    return default_learning_rate(_name(model))
+    task = training_task(config, data, model, scenario, config.device)
+    with Trainer(task, workers) as trainer:
+        yield SimulatedTraining(config, trainer)
 
 
 def _name(model: "str | ModelBuilder") -> str:
