@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from stagewise.cli.main import main
-from stagewise.deploy.up import _exclusive, local_folder
-from stagewise.errors import StagewiseError
+from stagewise.deploy.up import local_folder
 from stagewise.runs.directory import RunDirectory
 
 QUICK = ["--design", "in-process", "--dataset", "digits", "--policy", "fedcs", "--polls", "0"]
@@ -131,20 +130,6 @@ def test_a_run_that_is_killed_as_it_appears_can_go_on(tmp_path, monkeypatch):
         assert main(["deploy", "up", "--out", str(out), *QUICK, "--rounds", "1"]) == 130
     assert (out / "config.toml").exists()
     assert main(["deploy", "up", "--out", str(out)]) == 0
-
-
-def test_one_start_at_a_time_in_a_folder(tmp_path):
-    pytest.importorskip("fcntl")
-    folder = tmp_path / "run.site"
-    with _exclusive(folder):
-        assert folder.stat().st_mode & 0o777 == 0o700
-        with (
-            pytest.raises(StagewiseError, match="another process is running it"),
-            _exclusive(folder),
-        ):
-            pass
-    with _exclusive(folder):
-        pass
 
 
 def test_status_of_something_else(tmp_path, capsys):

@@ -11,6 +11,7 @@ from deploy_cases import TASK, small_system
 
 from stagewise.deploy import processes, remote
 from stagewise.deploy.processes import LocalSite
+from stagewise.errors import StagewiseError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs modes of files")
 
@@ -49,24 +50,56 @@ def test_a_start_that_was_killed_among_its_keys_is_no_hindrance(tmp_path):
     assert first[secret] != again[secret]
 
 
-@pytest.mark.processes
-def test_processes_end_even_if_the_run_cannot(tmp_path, monkeypatch):
-    class Link:
-        def __init__(self, address, authority, secret):
-            assert authority.is_file() and secret.is_file()
+class Sleeper(LocalSite):
+    """Starts one process, which sleeps."""
 
-        def close(self):
-            raise OSError("gone")
+    def _start(self, task, deadline):
+        self._make_folders(task)
+        command = [sys.executable, "-c", "import time; time.sleep(600)"]
+        self.children.start("sleeper", command)
 
-    class Sleeper(LocalSite):
-        def _start(self, task, deadline):
-            self._make_folders(task)
-            command = [sys.executable, "-c", "import time; time.sleep(600)"]
-            self.children.start("sleeper", command)
 
+class Link:
+    """In place of a SuperLink; it may fail when it is closed."""
+
+    failure = None
+
+    def __init__(self, address, authority, secret):
+        assert authority.is_file() and secret.is_file()
+
+    def close(self):
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Without a SuperLink, and with nobody to wait for."""
     monkeypatch.setattr(remote, "SuperLink", Link)
     monkeypatch.setattr(processes, "wait_for_clients", lambda *arguments: [])
+
+
+@pytest.mark.processes
+def test_processes_end_even_if_the_run_cannot(tmp_path, monkeypatch, alone):
+    monkeypatch.setattr(Link, "failure", OSError("gone"))
     site = Sleeper(small_system(), "F", tmp_path)
     with pytest.raises(OSError, match="gone"), site.running(TASK, 60.0):
         assert set(site.children.running()) == {"sleeper"}
     assert site.children.running() == {}
+
+
+@pytest.mark.processes
+def test_one_start_at_a_time_in_a_folder(tmp_path, alone):
+    pytest.importorskip("fcntl")
+    folder = tmp_path / "run.site"
+    with Sleeper(small_system(), "F", folder).running(TASK, 60.0):
+        assert mode(folder) == 0o700
+        again = Sleeper(small_system(), "F", folder)
+        with (
+            pytest.raises(StagewiseError, match="another process is running it"),
+            again.running(TASK, 60.0),
+        ):
+            pass
+        assert again.children.running() == {}
+    with Sleeper(small_system(), "F", folder).running(TASK, 60.0):
+        pass

@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -196,23 +196,20 @@ class ReplySource:
             for message, tree in zip(found.messages_list, found.message_object_trees, strict=True)
         ]
 
-    def object(self, object_id: str) -> bytes | None:
-        """An object's content; None where it is not uploaded yet, an error if it never will be."""
-        found = self._client.PullObject(
-            PullObjectRequest(node=_NODE, run_id=self._run_id, object_id=object_id)
-        )
-        if not found.object_found:
-            raise LookupError("its upload broke off")
-        return found.object_content if found.object_available else None
-
-    def confirm(self, reply_id: str) -> None:
-        """Let the SuperLink forget a reply."""
+    def fetch(self, reply: PartialReply) -> bool:
+        """Whether nothing of a reply is missing any more; an error if the rest will never come."""
+        place: dict[str, Any] = {"node": _NODE, "run_id": self._run_id}
+        while reply.missing:
+            found = self._client.PullObject(PullObjectRequest(object_id=reply.missing[-1], **place))
+            if not found.object_found:
+                raise LookupError("its upload broke off")
+            if not found.object_available:
+                return False
+            reply.objects[reply.missing.pop()] = found.object_content
         with contextlib.suppress(httpx.HTTPError, OSError):  # it only frees the SuperLink's memory
-            self._client.ConfirmMessageReceived(
-                ConfirmMessageReceivedRequest(
-                    node=_NODE, run_id=self._run_id, message_object_id=reply_id
-                )
-            )
+            request = ConfirmMessageReceivedRequest(message_object_id=reply.reply_id, **place)
+            self._client.ConfirmMessageReceived(request)
+        return True
 
 
 class NodeTasks:

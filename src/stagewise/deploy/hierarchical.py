@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stagewise.deploy.aggregation import model_fault
 from stagewise.deploy.channel import (
@@ -110,11 +110,9 @@ def judge_edge(message: IncomingReply, order: EdgeOrder, like: ModelWeights) -> 
 
 def _plausible(report: ClientReport, limit_s: float) -> ClientReport:
     """With times that fit into the round, whatever the edge says: deadlines are learnt from them."""
-    train_s, round_trip_s = (
-        None if seconds is None else min(seconds, limit_s)
-        for seconds in (report.train_s, report.round_trip_s)
-    )
-    return replace(report, train_s=train_s, round_trip_s=round_trip_s)
+    times: dict[str, Any] = {"train_s": report.train_s, "round_trip_s": report.round_trip_s}
+    known = {name: min(taken, limit_s) for name, taken in times.items() if taken is not None}
+    return replace(report, **known)
 
 
 def _inconsistency(order: EdgeOrder, reply: EdgeReply) -> str:

@@ -86,19 +86,13 @@ class Inbox:
     def _fetch(self, partial: flower_api.PartialReply) -> IncomingReply | None:
         """The reply if all of it is here now; what is wrong with one must not end the others."""
         try:
-            while partial.missing:
-                if self._closed.is_set():
-                    return None
-                content = self._source.object(partial.missing[-1])
-                if content is None:
-                    return None
-                partial.objects[partial.missing.pop()] = content
+            if not self._source.fetch(partial):
+                return None
         except (httpx.TransportError, OSError):
             raise
         except Exception as error:
             reason = f"cannot be fetched: {_reason(error)}"
             return IncomingReply(partial.message_id, None, "lost", reason)
-        self._source.confirm(partial.reply_id)
         return _assembled(partial)
 
 

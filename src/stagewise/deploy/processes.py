@@ -21,6 +21,8 @@ from stagewise.deploy.remote import cloud_transport, wait_for_clients
 from stagewise.deploy.site import CLOUD, ClientSite, Cloud, Design, EdgeSite, Site
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
+from stagewise.files import explained
+from stagewise.runs.directory import lock
 from stagewise.world.scenario import Scenario
 
 HOST = "127.0.0.1"
@@ -47,9 +49,10 @@ class LocalSite:
         self.commands = {server.name: server.command for server in self._servers}
         for worker in programs.workers():
             self.commands |= worker.commands
-        # Models and tokens will be in it, in files that Flower lets everybody read.
-        folder.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
-        folder.chmod(OWNER_FOLDER)
+        with explained(folder):
+            # Models and tokens will be in it, in files that Flower lets everybody read.
+            folder.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
+            folder.chmod(OWNER_FOLDER)
         environment = {**ENVIRONMENT, **_ONE_THREAD, "FLWR_HOME": str(folder / "flower")}
         self.children = Children(folder / "logs", environment)
 
@@ -60,16 +63,20 @@ class LocalSite:
         The block begins once every client has answered; an error if that takes above `start_s` seconds.
         """
         deadline = time.monotonic() + start_s
-        try:
+        with contextlib.ExitStack() as stack:
+            # Another `deploy up` must not get into the folder, whose databases a start removes.
+            with explained(self.folder):
+                stream = stack.enter_context((self.folder / "lock").open("ab"))
+            lock(stream, self.folder)
+            stack.callback(self.children.end)
             self._start(task, deadline)
-            with cloud_transport(self.site, self.scenario, self.host_folder) as transport:
-                left_s = deadline - time.monotonic()
-                missing = wait_for_clients(self.scenario, transport, left_s, self._check_running)
-                for client, edge in missing:
-                    raise StagewiseError(f"{client} at {edge}: must answer, and did not in time")
-                yield transport
-        finally:
-            self.children.end()
+            reached = cloud_transport(self.site, self.scenario, self.host_folder)
+            transport = stack.enter_context(reached)
+            left_s = deadline - time.monotonic()
+            missing = wait_for_clients(self.scenario, transport, left_s, self._check_running)
+            for client, edge in missing:
+                raise StagewiseError(f"{client} at {edge}: must answer, and did not in time")
+            yield transport
 
     def _start(self, task: TaskFile, deadline: float) -> None:
         self._make_folders(task)

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ from stagewise.deploy.records import (
 )
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import explained
 from stagewise.loop import PlayedRound
 from stagewise.policies.policy import Policy
 from stagewise.policies.registry import make_policy
@@ -39,7 +38,6 @@ from stagewise.runs.directory import (
     Recorder,
     RunDirectory,
     check_unused,
-    lock,
 )
 from stagewise.runs.progress import announce
 from stagewise.runs.run import Run, load_run
@@ -188,42 +186,24 @@ def _trainer(config: RunConfig, world: Scenario) -> "Trainer":
     return Trainer(TaskFile.of(config).task(world))
 
 
-@contextlib.contextmanager
 def _transport(
     path: Path, deployment: Deployment, config: RunConfig, world: Scenario, trainer: "Trainer"
-) -> Iterator[Transport]:
+) -> AbstractContextManager[Transport]:
     """What reaches the clients; processes on this machine live as long as the block."""
     if deployment.design == "in-process":
         from stagewise.deploy.in_process import InProcess
 
-        yield InProcess(world, trainer)
-        return
+        return contextlib.nullcontext(InProcess(world, trainer))
     if find_spec("flwr") is None:
         raise StagewiseError("deploy needs Flower: pip install 'stagewise-hfl[deploy]'")
     if deployment.site is not None:
         from stagewise.deploy.remote import remote_transport
 
-        with remote_transport(Path(deployment.site)) as transport:
-            yield transport
-        return
+        return remote_transport(Path(deployment.site))
     from stagewise.deploy.processes import LocalSite
 
-    folder = local_folder(path)
-    with _exclusive(folder):
-        site = LocalSite(world, deployment.design, folder)
-        with site.running(TaskFile.of(config), START_S) as transport:
-            yield transport
-
-
-@contextlib.contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
-    """Keep another `deploy up` out of `folder`, whose databases a start removes."""
-    with explained(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        stream = (folder / "lock").open("ab")
-    with stream:
-        lock(stream, folder)
-        yield
+    site = LocalSite(world, deployment.design, local_folder(path))
+    return site.running(TaskFile.of(config), START_S)
 
 
 def _show(show: bool, message: str) -> None:
