@@ -247,7 +247,7 @@ def register_node(address: str, authority: Path, public_key: Path, name: str) ->
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise StagewiseError(f"{public_key}: must be a key on an elliptic curve")
     request = RegisterNodeRequest(public_key=public_key_to_bytes(key), name=name)
-    with explained(address), _control(address, read_bytes(authority)) as control:
+    with at_superlink(address), _control(address, read_bytes(authority)) as control:
         try:
             control.RegisterNode(request)
         except httpx.HTTPStatusError as error:
@@ -256,7 +256,7 @@ def register_node(address: str, authority: Path, public_key: Path, name: str) ->
 
 
 @contextlib.contextmanager
-def explained(address: str) -> Iterator[None]:
+def at_superlink(address: str) -> Iterator[None]:
     """Whatever goes wrong inside is an error of one line: Flower raises whatever it meets."""
     try:
         yield

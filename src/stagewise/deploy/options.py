@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 
 from stagewise.datasets import load_dataset
-from stagewise.deploy.local_scenario import local_scenario, task_on
 from stagewise.deploy.records import Deployment, DesignName
-from stagewise.deploy.site_scenario import read_cloud_folder
+from stagewise.deploy.site_scenario import local_scenario, read_cloud_folder, task_on
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.policies.registry import policy_factory, policy_name

@@ -25,6 +25,7 @@ def outcome_of(
     reports = list(by_client.values())
     counted = [[one for one in of if one.fate == "counted"] for of in reports]
     first = [of[0].loss_before if of and of[0].edge_round == 0 else None for of in reports]
+    fates = zip(reports, counted, strict=True)
     clients = ClientOutcomes(
         client=client,
         edge=edge,
@@ -35,15 +36,11 @@ def outcome_of(
         seconds=_seconds(reports, costs.delay_s[link]),
         joules=_sums([one.fate != "lost" for one in of] for of in reports) * costs.energy_j[link],
         bytes=_sums([one.bytes_up + one.bytes_down for one in of] for of in reports),
-        fate=tuple(
-            ((good or of)[-1].fate if of else "lost")
-            for of, good in zip(reports, counted, strict=True)
-        ),
+        fate=tuple((good or of)[-1].fate if of else "lost" for of, good in fates),
     )
     fate_of = {scenario.edges.index[each.edge]: each.fate for each in edges}
-    return Outcome(
-        decision, clients, edge_outcomes(decision, clients, _behind_models(edge, counted), fate_of)
-    )
+    behind = _behind_models(edge, counted)
+    return Outcome(decision, clients, edge_outcomes(decision, clients, behind, fate_of))
 
 
 def _sums(numbers: Iterable[list[int]]) -> IntArray:
@@ -66,7 +63,8 @@ def _seconds(reports: list[list[ClientReport]], predicted_s: FloatArray) -> Floa
         all(one.fate == "counted" for one in of) and set(times) == {None}
         for of, times in zip(reports, taken, strict=True)
     ]
-    return np.where(unmeasured, _sums([1] * len(of) for of in reports) * predicted_s, measured)
+    edge_rounds = np.array([len(of) for of in reports], np.int64)
+    return np.where(unmeasured, edge_rounds * predicted_s, measured)
 
 
 def _behind_models(edge: IntArray, counted: list[list[ClientReport]]) -> BoolArray:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stagewise.deploy.channel import IncomingReply, OutgoingMessage
-from stagewise.deploy.flower_api import ServerRun, explained
+from stagewise.deploy.flower_api import ServerRun, at_superlink
 from stagewise.deploy.inbox import Inbox
 from stagewise.files import read_bytes
 
@@ -27,18 +27,18 @@ class SuperLink:
 
     def __init__(self, address: str, authority: Path, secret: Path) -> None:
         self._address = address
-        with explained(address):
+        with at_superlink(address):
             self._run = ServerRun(address, read_bytes(authority), read_bytes(secret))
         self._inbox = Inbox(self._run.replies, address)
 
     def node_names(self) -> tuple[str, ...]:
         """The names of the nodes that are connected, as far as Flower knows."""
-        with explained(self._address):
+        with at_superlink(self._address):
             return tuple(self._run.nodes())
 
     def send(self, messages: Sequence[OutgoingMessage], expire_s: float) -> list[str | None]:
         """Push the messages; an id for each, None where its receiver is not connected."""
-        with explained(self._address):
+        with at_superlink(self._address):
             nodes = self._run.nodes()
             known = [
                 (nodes[m.receiver], m.kind, m.content) for m in messages if m.receiver in nodes
