@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 from stagewise_experiments.experiment import Claim, Point
 from stagewise_experiments.names import policy_name
-from stagewise_experiments.quantities import estimate_text, quantity, range_text, rounded, signed
+from stagewise_experiments.quantities import estimate_text, quantity, range_text, signed
 from stagewise_experiments.series import Comparison, Place, Series, undecidable, value_text
 from stagewise_experiments.statistics import SLACK, Estimate, estimate
 
 NO_VALUE = "no value"
 TOO_WIDE = "the interval does not decide it"
-_TIMES = 3.0
-"""Ratios from here on are told as factors, not in percent."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +76,6 @@ def apart_text(known: Estimate, name: str, differences: bool = False) -> str:
     if differences:
         factor, unit = (100, " points") if quantity(name).share else (1, "")
         return range_text(known, lambda value: signed(factor * value, unit))
-    if known.mean >= math.log(_TIMES):
-        return range_text(known.mapped(math.exp), rounded) + " times"
     return range_text(known.mapped(math.expm1), lambda value: signed(100 * value, "%"))
 
 

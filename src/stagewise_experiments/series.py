@@ -219,10 +219,11 @@ class Series:
 
 
 def undecidable(found: Estimate | None) -> str:
-    """Why an estimate has no interval; empty where it has one."""
-    if found is None or found.interval is not None:
+    """Why there is no interval; empty where there is one."""
+    if found is not None and found.interval is not None:
         return ""
-    return ONE_SEED if found.count == 1 else "only some seeds reached the target"
+    one = found is not None and found.count == 1
+    return ONE_SEED if one else "only some seeds reached the target"
 
 
 def value_text(value: Value) -> str:

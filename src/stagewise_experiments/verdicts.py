@@ -158,8 +158,7 @@ def printed_text(printed: PaperValue) -> str:
         more = f"{_sign(printed.value)}{_digits(100 * printed.value)}%"
         return f"{more} over {policy_name(printed.relative_to)}"
     if printed.growth_from is not None:
-        place = ", ".join(f"{name} = {value_text(v)}" for name, v in printed.growth_from.items())
-        return f"{_digits(printed.value)} times that at {place}"
+        return f"{_digits(printed.value)} times that at {_place_text(printed.growth_from)}"
     if printed.minus is not None:
         number = f"{_digits(100 * printed.value)} points" if share else _digits(printed.value)
         return f"{_sign(printed.value)}{number} against {policy_name(printed.minus)}"
@@ -226,11 +225,14 @@ def _tolerance(found: Estimate, printed: PaperValue) -> float:
 
 
 def _measured_text(series: Series, printed: PaperValue, compared: Comparison) -> str:
-    if printed.growth_from is not None and compared.estimate is not None:
-        return range_text(compared.estimate.mapped(math.exp), rounded) + " times"
+    found = compared.estimate
+    if printed.growth_from is not None and found is not None and not found.missed:
+        return range_text(found.mapped(math.exp), rounded) + " times"
     other = printed.relative_to or printed.minus or printed.policy
     name, points = printed.quantity, series.points_at(printed.at)
     whose = f"of {policy_name(other)}'s"
+    if printed.growth_from is not None:
+        whose = f"at {_place_text(printed.growth_from)}"
     return _clauses(
         comparison_text(compared, name, printed.minus is not None, whose),
         series.feasible_text(name, (printed.policy, other), points),
@@ -266,13 +268,16 @@ def _why(series: Series, known: str) -> str:
 
 def _missing(series: Series, name: str, at: Point, policies: Iterable[str]) -> str:
     if not series.points_at(at):
-        place = ", ".join(f"{name} = {value}" for name, value in at.items())
-        return f"the {series.result.profile} profile leaves out {place}"
+        return f"the {series.result.profile} profile leaves out {_place_text(at)}"
     compared, points = set(policies), series.points_at(at)
     failed = [c for c in series.result.failed if c.policy in compared and c.point in points]
     if failed:
         return f"{len(failed)} cells failed: {failed[0].error}"
     return quantity(name).absent
+
+
+def _place_text(at: Point) -> str:
+    return ", ".join(f"{name} = {value_text(value)}" for name, value in at.items())
 
 
 def _clauses(*parts: str) -> str:

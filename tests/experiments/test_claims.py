@@ -167,7 +167,7 @@ def test_a_slope_is_a_comparison_of_its_ends() -> None:
     half = along([1.0, 2.0], [3.0, NEVER])
     assert (half.kind, half.why) == ("undecided", "only some seeds reached the target")
     assert half.ours.startswith(
-        "target missed in 1 of 2 runs against 0 at clients = 80; 3.00 times"
+        "target missed in 1 of 2 runs against 0 at clients = 80; +200% from"
     )
 
 

@@ -15,6 +15,7 @@ from made_up_results import (
     made_up,
     matrix,
     result,
+    round_of,
     sweep,
     trained,
 )
@@ -226,6 +227,30 @@ def test_a_page_whose_name_ends_in_md_is_markdown(tmp_path: Path) -> None:
     page = write_report(tmp_path, tmp_path / "index.md")
     assert page.read_text(encoding="utf-8").startswith("# Stagewise")
     assert (tmp_path / made.experiment.id / "picture.svg").is_file()
+
+
+def test_results_of_older_versions_are_read(tmp_path: Path) -> None:
+    """Without the fields of today, and with runs that ended at one evaluation above the target."""
+    of = experiment(
+        quantities=["cost_to_target"], setting={"target_accuracy": 0.9},
+        claims=[{"text": "It is cheap", "quantity": "cost_to_target", "policy": "fedcs",
+                 "at_most": ["pool-flexible"]}],
+        paper_values=[{"quantity": "cost_to_target", "policy": "fedcs", "value": 3.0}],
+    )  # fmt: skip
+    records = [round_of(accuracy=accuracy) for accuracy in (0.5, 0.7, 0.95)]
+    made = result(of, lambda _: {"rounds": records, "plan_ms": [], "target_accuracy": 0.9})
+    path = tmp_path / of.id / "result.json"
+    path.parent.mkdir()
+    save_result(made, path)
+    stored = msgspec.json.decode(path.read_bytes())
+    del stored["experiment"]["paper_values"][0]["growth_from"]
+    for name in ("somewhere", "missed"):
+        del stored["experiment"]["claims"][0][name]
+    path.write_bytes(msgspec.json.encode(stored))
+    text = write_report(tmp_path, tmp_path / "index.md").read_text(encoding="utf-8")
+    assert (
+        "**not run** It is cheap (the paper). Why: ended before 3 evaluations could pass." in text
+    )
 
 
 def test_our_targets_come_before_the_paper_s_claims(report: Path) -> None:

@@ -118,6 +118,19 @@ def test_less_than_a_round_apart_is_a_tie(
     )
 
 
+def test_a_seed_that_wins_and_loses_by_infinity_says_nothing() -> None:
+    never = {OURS: {80: math.inf, 100: 1.0}, THEIRS: {80: 1.0, 100: math.inf}}
+    of = experiment(policies=[OURS, THEIRS], quantities=["cost_to_target"], axes=[AXIS])
+
+    def outputs(cell: Cell) -> dict[str, Any] | None:
+        return outputs_of("cost_to_target", never[cell.policy][cell.setting.scenario.clients])
+
+    pairs = [((OURS, {"clients": n}), (THEIRS, {"clients": n})) for n in (80, 100)]
+    found = Series(result(of, outputs)).compare("cost_to_target", pairs)
+    assert (found.by_seed, found.runs) == ({}, 6)
+    assert found.obstacle == "only some seeds reached the target"
+
+
 def test_there_is_no_ratio_to_nothing() -> None:
     found = compared({OURS: [1.0, 0.0], THEIRS: [0.0, 0.0]})
     assert (found.by_seed, found.runs) == ({1: 0.0}, 1)

@@ -114,6 +114,18 @@ def test_growth_that_the_seeds_do_not_agree_on_is_undecided() -> None:
     assert judge_value(found, printed(2.5, **fields)).kind == "undecided"
 
 
+def test_growth_to_where_the_target_is_missed_is_told() -> None:
+    costs = {80: 1.0, 100: math.inf}
+    of = experiment(policies=["fedcs"], quantities=["cost_to_target"], axes=[AXIS])
+    found = Series(
+        result(of, lambda c: outputs_of("cost_to_target", costs[c.setting.scenario.clients]))
+    )
+    fields = {"quantity": "cost_to_target", "at": {"clients": 100}}
+    verdict = judge_value(found, printed(2.0, growth_from={"clients": 80}, **fields))
+    assert verdict.kind == "differs"
+    assert verdict.ours == "target missed in 3 of 3 runs against 0 at clients = 80"
+
+
 def test_a_number_is_compared_in_one_way() -> None:
     with pytest.raises(msgspec.ValidationError, match="only one of relative_to, minus and growth"):
         printed(1.0, relative_to="exact", minus="exact")
