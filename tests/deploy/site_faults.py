@@ -1,4 +1,4 @@
-"""Power cuts in a deployment on this machine: all processes of a client or an edge, gone and back."""
+"""Power cuts in a deployment on this machine: a client or an edge with all of its processes."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""How long a round and a roll call may take: the delay times a factor, and the engine's own time."""
+"""How long a round and a roll call may take: the delay times a factor, and the engine's time."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ KEPT = 60
 """How many messages are remembered."""
 
 FIRST_TRAINING_S = 15.0
-"""What a message to train may cost more than a roll call's before one was seen: PyTorch is imported."""
+"""What the first message to train may cost more than a roll call's: PyTorch is imported."""
 
 UNKNOWN_ANSWER_S = 20.0
 """The same for the answer to a roll call."""

@@ -56,7 +56,7 @@ def edge_orders(scenario: Scenario, order: RoundOrder, deadline_s: float) -> lis
 
 @dataclass(frozen=True, eq=False)
 class EdgeResult:
-    """What became of an edge's model and of its clients' updates; with the model if there is one."""
+    """What became of an edge's model and of its clients' updates; the model if there is one."""
 
     report: EdgeReport
     weights: ModelWeights | None

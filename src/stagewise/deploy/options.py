@@ -167,7 +167,7 @@ def _run(
 
 
 def _same_system(asked: Scenario, begun: Scenario) -> bool:
-    """Whether two scenarios differ in nothing but who is likely online, which a roll call changes."""
+    """Whether two scenarios differ only in who is likely online, which roll calls change."""
     likely = begun.clients.online_probability
     if len(asked.clients) != len(begun.clients):
         return False

@@ -32,8 +32,9 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 class LocalSite:
     """All processes of a deployment but the caller's own, which is the cloud's loop.
 
-    A client is one executor and a SuperNode for each edge that covers it (H) or one for the cloud (F);
-    an edge of design H is a SuperLink, a SuperNode and a server. `commands` are what they run, by name.
+    A client is one executor and a SuperNode for each edge that covers it (H) or one for the cloud
+    (F); an edge of design H is a SuperLink, a SuperNode and a server. `commands` are what they run,
+    by name.
     """
 
     def __init__(self, scenario: Scenario, design: Design, folder: Path) -> None:
@@ -60,7 +61,7 @@ class LocalSite:
     def running(self, task: TaskFile, start_s: float) -> Iterator[Transport]:
         """Start everything, keys and logs in `folder`; all of it ends with the block.
 
-        The block begins once every client has answered; an error if that takes above `start_s` seconds.
+        The block begins once every client has answered, which must take at most `start_s` seconds.
         """
         deadline = time.monotonic() + start_s
         with contextlib.ExitStack() as stack:

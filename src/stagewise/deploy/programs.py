@@ -1,7 +1,7 @@
 """The programs that one machine of a site runs, and their command lines.
 
-An address is `host:port`. Flower's Runtime API of a SuperNode is for its executor on the same machine;
-who takes tasks there, or from a SuperLink, shows that it knows a secret.
+An address is `host:port`. Flower's Runtime API of a SuperNode is for its executor on the same
+machine; who takes tasks there, or from a SuperLink, shows that it knows a secret.
 """
 
 from collections.abc import Iterator, Mapping

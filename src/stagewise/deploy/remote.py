@@ -27,8 +27,8 @@ _ROLL_CALL_S = 20.0
 def remote_transport(folder: Path, wait_s: float = WAIT_S) -> Iterator[Transport]:
     """With the cloud's folder as `deploy init` wrote it, and the cloud's SuperLink running.
 
-    The block begins once every client has answered, or `wait_s` have passed without some. Its end ends
-    the run and leaves the machines as they are.
+    The block begins once every client has answered, or `wait_s` have passed without some. Its end
+    ends the run and leaves the machines as they are.
     """
     site, scenario, _ = read_cloud_folder(folder)
     with cloud_transport(site, scenario, folder) as transport:
@@ -51,9 +51,9 @@ def wait_for_clients(
     wait_s: float,
     check: Callable[[], None] = lambda: None,
 ) -> list[tuple[str, str]]:
-    """Call the roll until every client has answered through every edge; the links without an answer.
+    """Call the roll until every client has answered through every edge, or `wait_s` have passed.
 
-    These are by client and edge, and none unless `wait_s` seconds have passed.
+    Returns the links, by client and edge, that nobody answered through; `check` may end the wait.
     """
     deadline = time.monotonic() + wait_s
     links = [(client, e) for client, edges in covering_edges(scenario).items() for e in edges]

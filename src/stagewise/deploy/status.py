@@ -13,9 +13,8 @@ from stagewise.deploy.records import (
     load_live,
     load_status,
 )
-from stagewise.errors import StagewiseError
 from stagewise.fates import FATES, Fate
-from stagewise.runs.directory import DECISIONS, RunDirectory, lock
+from stagewise.runs.directory import DECISIONS, RunDirectory
 from stagewise.runs.records import RoundRecord
 
 
@@ -146,11 +145,17 @@ def backhaul(deployment: Deployment, live: list[LiveRecord]) -> Backhaul | None:
 
 def is_running(folder: Path) -> bool:
     """Whether a process is at work on the run: it holds a lock as long as it lives."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return False
     with (folder / DECISIONS).open("rb") as stream:
         try:
-            lock(stream, folder)
-        except StagewiseError:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
             return True
+        except OSError:  # a file system without locks
+            return False
     return False
 
 

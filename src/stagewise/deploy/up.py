@@ -129,7 +129,7 @@ def run_session(
     policy: Policy,
     show_progress: bool = False,
 ) -> Run:
-    """The rounds that are left; each is complete once the checkpoint says so. `trainer` evaluates."""
+    """The rounds that are left; each is complete once the checkpoint says so."""
     path, done = directory.path, directory.complete
     config, world, deployment = begun
     coordinator = Coordinator(

@@ -168,8 +168,7 @@ class StagewiseStrategy(Strategy):
         if not client_of:
             return []
         visible = ChosenNodes(grid, list(client_of))
-        messages = self.wrapped.configure_evaluate(server_round, arrays, config, visible)
-        messages = list(messages)
+        messages = list(self.wrapped.configure_evaluate(server_round, arrays, config, visible))
         for message in messages:
             message.metadata.group_id = str(server_round)
             message.metadata.ttl = self.timeout_s

@@ -26,7 +26,7 @@ from stagewise.world.scenario_file import load_scenario
 
 
 class TrainedModel(NamedTuple):
-    """A client's model after its local steps, if it has one; the losses of its first and last batch."""
+    """A client's model after its local steps, and the losses of its first and last batch."""
 
     weights: ModelWeights | None = None
     loss_before: float | None = None
