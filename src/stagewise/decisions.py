@@ -15,7 +15,7 @@ from stagewise.files import decode_json_lines, errors_at, read_bytes, writing
 from stagewise.problem.evaluation import Evaluation, evaluate, round_violations
 from stagewise.world.checks import Frozen, Rule, finite
 from stagewise.world.costs import UNASSIGNED
-from stagewise.world.rounds import Round
+from stagewise.world.rounds import Round, client_number
 from stagewise.world.scenario import LARGEST_COUNT, FloatArray, IntArray, Scenario
 
 FORMAT: Literal["stagewise-decision/1"] = "stagewise-decision/1"
@@ -50,6 +50,10 @@ class DecisionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     lower_bound: float | None = None
 
 
+_AS_RECORDED = (
+    *("method", "assignment", "objective", "delay_s", "energy_j"),
+    *("feasible", "decision_ms", "lower_bound"),
+)
 _EDGE_OF = Rule(UNASSIGNED, LARGEST_COUNT, whole=True)
 
 
@@ -181,21 +185,14 @@ class Decision:
             strict=True,
         )
         return DecisionRecord(
+            **{name: getattr(self, name) for name in _AS_RECORDED},
             format=FORMAT,
             round=self.round.index,
-            method=self.method,
-            assignment=self.assignment,
-            objective=self.objective,
-            delay_s=self.delay_s,
-            energy_j=self.energy_j,
             edges=[
                 EdgeRecord(name, clients, data, kld if clients else None)
                 for name, clients, data, kld in columns
             ],
-            feasible=self.feasible,
             violations=list(self.violations),
-            decision_ms=self.decision_ms,
-            lower_bound=self.lower_bound,
         )
 
     def __repr__(self) -> str:
@@ -271,13 +268,12 @@ def numbered_assignment(scenario: Scenario, assignment: Mapping[str, str]) -> In
     """The edge of each client, or -1, from an assignment by ids."""
     edge_of = np.full(len(scenario.clients), UNASSIGNED, dtype=np.int64)
     for client, edge in assignment.items():
-        if client not in scenario.clients.index:
-            raise StagewiseError(f"assignment: {shown(client)} must be the id of a client")
+        number = client_number(scenario, client, "assignment")
         if edge not in scenario.edges.index:
             raise StagewiseError(
                 f"assignment[{shown(client)}] = {shown(edge)}: must be the id of an edge"
             )
-        edge_of[scenario.clients.index[client]] = scenario.edges.index[edge]
+        edge_of[number] = scenario.edges.index[edge]
     return edge_of
 
 

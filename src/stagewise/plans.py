@@ -108,12 +108,9 @@ class Plan(Frozen):
     library: Library | None = None
 
     def __post_init__(self) -> None:
-        for name, dtype in (
-            ("edge_of", np.int64),
-            ("kld_risk", np.float64),
-            ("data_risk", np.float64),
-        ):
-            self._set(name, frozen_array(name, getattr(self, name), dtype))
+        self._set("edge_of", frozen_array("edge_of", self.edge_of, np.int64))
+        for name in ("kld_risk", "data_risk"):
+            self._set(name, frozen_array(name, getattr(self, name), np.float64))
 
     @property
     def feasible(self) -> bool:

@@ -6,17 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 from stagewise.cores import available_cores
 
 _PACKAGES = (
-    *(
-        "stagewise-hfl",
-        "numpy",
-        "scipy",
-        "numba",
-        "scikit-learn",
-        "msgspec",
-        "safetensors",
-        "typer",
-    ),
-    *("torch", "pandas", "matplotlib", "flwr", "distributed"),
+    *("stagewise-hfl", "numpy", "scipy", "numba", "scikit-learn", "msgspec", "safetensors"),
+    *("typer", "torch", "pandas", "matplotlib", "flwr", "distributed"),
 )
 
 

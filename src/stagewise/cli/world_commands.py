@@ -1,15 +1,12 @@
 """Commands that make the world: `stagewise scenario ...` and `stagewise availability`."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 import stagewise
 from stagewise.cli.options import Output, Seed, option, with_options
 from stagewise.errors import StagewiseError, shown
-
-if TYPE_CHECKING:
-    from stagewise.world.generate import SystemParameters
 
 scenario_app = typer.Typer(
     help="Make a scenario: clients, edge servers and links.", no_args_is_help=True
@@ -21,12 +18,6 @@ ScenarioOutput = Annotated[
         "--output", "-o", help="File to write; - is standard output, .safetensors the binary form."
     ),
 ]
-TaskName = Annotated[
-    str, typer.Option(help="mnist, fashion-mnist, cifar10, cifar100 or tiny-imagenet.")
-]
-RadiusM = Annotated[float, typer.Option(help="How far an edge reaches, in metres.")]
-
-
 # Options that several commands share, by what they are about.
 _ONLINE = {
     "p_min": option(float, 0.5, "Lower end of the online probabilities."),
@@ -52,56 +43,43 @@ _RANDOM_WEIGHTS = {
         bool, False, "Draw the weights of delay and energy, with sum 1.", "--random-weights"
     )
 }
+_SEED_AND_TASK = {
+    "seed": (Seed, 0),
+    "task": option(str, "mnist", "mnist, fashion-mnist, cifar10, cifar100 or tiny-imagenet."),
+}
+_RADIUS = {"radius_m": option(float, 300.0, "How far an edge reaches, in metres.")}
 _DRAWN = _LIMITS | _WEIGHTS | _RANDOM_WEIGHTS
+_PLACED = _SEED_AND_TASK | _RADIUS | _ONLINE | _STEPS | _DATA_MIN | _DRAWN
 
 
 @scenario_app.command()
-@with_options(_ONLINE | _STEPS | _DATA_MIN | _DRAWN)
-def numeric(
-    output: ScenarioOutput,
-    clients: Annotated[int, typer.Option(help="Number of clients.")] = 93,
-    edges: Annotated[int, typer.Option(help="Number of edge servers.")] = 4,
-    seed: Seed = 0,
-    task: TaskName = "mnist",
-    radius_m: RadiusM = 300.0,
-    **options: Any,
-) -> None:
+@with_options(
+    {
+        "clients": option(int, 93, "Number of clients."),
+        "edges": option(int, 4, "Number of edge servers."),
+        **_PLACED,
+    }
+)
+def numeric(output: ScenarioOutput, **options: Any) -> None:
     """Clients spread over a square, edge servers on a jittered grid."""
-    scenario = stagewise.generate.numeric(
-        clients,
-        edges,
-        seed,
-        task=task,
-        radius_m=radius_m,
-        parameters=_parameters(**options),
-        weights=_weights(seed, **options),
-        limits=_limits(**options),
-    )
-    stagewise.save_scenario(scenario, output)
+    stagewise.save_scenario(stagewise.generate.numeric(**_arguments(options)), output)
 
 
 @scenario_app.command("map")
-@with_options(_ONLINE | _STEPS | _DATA_MIN | _DRAWN)
-def from_map(
-    output: ScenarioOutput,
-    points: Annotated[
-        str | None, typer.Option(help="CSV with latitude, longitude and kind (BS or USER).")
-    ] = None,
-    sites: Annotated[str | None, typer.Option(help="CSV of base stations.")] = None,
-    users: Annotated[str | None, typer.Option(help="CSV of users.")] = None,
-    window: Annotated[
-        str | None, typer.Option(help="Only what lies in LAT0,LAT1,LON0,LON1 (degrees).")
-    ] = None,
-    seed: Seed = 0,
-    task: TaskName = "mnist",
-    radius_m: RadiusM = 300.0,
-    shadowing_db: Annotated[
-        float, typer.Option(help="Standard deviation of the shadowing, in decibels.")
-    ] = 8.0,
-    **options: Any,
-) -> None:
+@with_options(
+    {
+        "points": option(str, None, "CSV with latitude, longitude and kind (BS or USER)."),
+        "sites": option(str, None, "CSV of base stations."),
+        "users": option(str, None, "CSV of users."),
+        "window": option(str, None, "Only what lies in LAT0,LAT1,LON0,LON1 (degrees)."),
+        "shadowing_db": option(float, 8.0, "Standard deviation of the shadowing, in decibels."),
+        **_PLACED,
+    }
+)
+def from_map(output: ScenarioOutput, **options: Any) -> None:
     """Base stations and users at the places of a map: --points, or --sites with --users."""
     generate = stagewise.generate
+    points, sites, users = (options.pop(name) for name in ("points", "sites", "users"))
     if points is not None and sites is None and users is None:
         sites = users = points
         both = generate.read_points(points)
@@ -116,58 +94,59 @@ def from_map(
     for name, path, chosen in (("base station", sites, site_points), ("user", users, user_points)):
         if len(chosen) == 0:
             raise StagewiseError(f"{path}: must have at least one {name}")
-    rule = "must be four numbers LAT0,LAT1,LON0,LON1"
+    if options["window"] is not None:
+        rule = "must be four numbers LAT0,LAT1,LON0,LON1"
+        options["window"] = _numbers("--window", options["window"], rule, 4)
+    path_loss = generate.PathLoss(shadowing_db=options.pop("shadowing_db"))
     scenario = generate.from_map(
-        site_points,
-        user_points,
-        seed,
-        window=None if window is None else _numbers("--window", window, rule, 4),  # type: ignore[arg-type]
-        radius_m=radius_m,
-        path_loss=generate.PathLoss(shadowing_db=shadowing_db),
-        task=task,
-        parameters=_parameters(**options),
-        weights=_weights(seed, **options),
-        limits=_limits(**options),
+        site_points, user_points, path_loss=path_loss, **_arguments(options)
     )
     stagewise.save_scenario(scenario, output)
 
 
-def _add_paper_set(number: int, name: str, option: tuple[Any, Any], help_text: str) -> None:
+def _add_paper_set(number: int, name: str, varied: tuple[Any, Any], help_text: str) -> None:
     @scenario_app.command(f"set{number}", help=f"Set {number} of the paper's Table II: {help_text}")
-    @with_options({name: option} | _SEED_AND_TASK | _DRAWN)
+    @with_options({name: varied} | _SEED_AND_TASK | _DRAWN)
     def paper_set(output: ScenarioOutput, **options: Any) -> None:
-        scenario = stagewise.generate.paper_set(
-            number,
-            options.pop(name),
-            options["seed"],
-            task=options["task"],
-            weights=_weights(**options),
-            limits=_limits(**options),
-        )
+        value = options.pop(name)
+        scenario = stagewise.generate.paper_set(number, value, **_arguments(options))
         stagewise.save_scenario(scenario, output)
 
 
-_SEED_AND_TASK = {"seed": (Seed, 0), "task": (TaskName, "mnist")}
-_add_paper_set(
-    1, "clients", option(int, 100, "75, 80, ... or 120."), "the number of clients varies."
-)
-_add_paper_set(2, "edges", option(int, 4, "3, 4, ... or 7."), "the number of edge servers varies.")
-_add_paper_set(
-    3,
-    "data_min",
-    option(float, 2500, "2000, 2500, ... or 4000 samples."),
-    "the least data of an edge varies.",
-)
-_add_paper_set(
-    4,
-    "p_min",
-    option(float, 0.5, "0.4, 0.45, 0.5, 0.6 or 0.7."),
-    "online probabilities are drawn from [p-min, 1).",
-)
+for _set in (
+    (1, "clients", option(int, 100, "75, 80, ... or 120."), "the number of clients varies."),
+    (2, "edges", option(int, 4, "3, 4, ... or 7."), "the number of edge servers varies."),
+    (
+        3,
+        "data_min",
+        option(float, 2500, "2000, 2500, ... or 4000 samples."),
+        "the least data of an edge varies.",
+    ),
+    (
+        4,
+        "p_min",
+        option(float, 0.5, "0.4, 0.45, 0.5, 0.6 or 0.7."),
+        "online probabilities are drawn from [p-min, 1).",
+    ),
+):
+    _add_paper_set(*_set)
 
 
 @scenario_app.command()
-@with_options(_STEPS | _DATA_MIN | _LIMITS | _WEIGHTS)
+@with_options(
+    {
+        "reference": option(
+            str, None, "Shares that an edge's labels should have, Q0,Q1,...; equal if left out."
+        ),
+        "window": option(int, None, "Rounds in a window of the estimate from histories [10]."),
+        "model_bits": option(float, None, "Size of the model; where links have gains."),
+        "noise_w_per_hz": option(float, None, "Noise of the channels; where links have gains."),
+        **_STEPS,
+        **_DATA_MIN,
+        **_LIMITS,
+        **_WEIGHTS,
+    }
+)
 def table(
     clients: Annotated[
         str, typer.Option(help="CSV: id, online_probability or history, label_0, label_1, ...")
@@ -175,21 +154,6 @@ def table(
     edges: Annotated[str, typer.Option(help="CSV: id, capacity, uplink_delay_s, uplink_energy_j.")],
     links: Annotated[str, typer.Option(help="CSV: client, edge, delay_s, energy_j (or gain).")],
     output: ScenarioOutput,
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            help="Shares that an edge's labels should have, Q0,Q1,...; equal if left out."
-        ),
-    ] = None,
-    window: Annotated[
-        int | None, typer.Option(help="Rounds in a window of the estimate from histories [10].")
-    ] = None,
-    model_bits: Annotated[
-        float | None, typer.Option(help="Size of the model; where links have gains.")
-    ] = None,
-    noise_w_per_hz: Annotated[
-        float | None, typer.Option(help="Noise of the channels; where links have gains.")
-    ] = None,
     **options: Any,
 ) -> None:
     """Clients, edge servers and measured links from three tables.
@@ -197,20 +161,10 @@ def table(
     The columns are those of the scenario file; an empty cell is a value that is not given. Without
     balance of labels: a column data in place of label_0, label_1, ..., and --kld-max inf.
     """
-    rule = "must be numbers Q0,Q1,..."
-    scenario = stagewise.Scenario.from_tables(
-        clients,
-        edges,
-        links,
-        local_steps=options["local_steps"],
-        edge_rounds=options["edge_rounds"],
-        model_bits=model_bits,
-        noise_w_per_hz=noise_w_per_hz,
-        weights=_weights(**options),
-        limits=_limits(**options),
-        reference=None if reference is None else _numbers("--reference", reference, rule),  # type: ignore[arg-type]
-        window=window,
-    )
+    if options["reference"] is not None:
+        rule = "must be numbers Q0,Q1,..."
+        options["reference"] = _numbers("--reference", options["reference"], rule)
+    scenario = stagewise.Scenario.from_tables(clients, edges, links, **_arguments(options))
     stagewise.save_scenario(scenario, output)
 
 
@@ -264,34 +218,23 @@ def availability(
     stagewise.save_rounds(drawn, output)
 
 
-def _parameters(
-    p_min: float, p_max: float, local_steps: int, edge_rounds: int, **others: Any
-) -> "SystemParameters":
-    return stagewise.generate.SystemParameters(
-        online_probability=(p_min, p_max), local_steps=local_steps, edge_rounds=edge_rounds
-    )
-
-
-def _weights(
-    seed: int = 0,
-    *,
-    delay_weight: float,
-    energy_weight: float,
-    continuity_weight: float,
-    random_weights: bool = False,
-    **others: Any,
-) -> "stagewise.Weights":
-    if random_weights:
-        return stagewise.generate.random_weights(seed, continuity_weight)
-    return stagewise.Weights(delay=delay_weight, energy=energy_weight, continuity=continuity_weight)
-
-
-def _limits(
-    *, kld_max: float, kld_risk: float, data_risk: float, data_min: float = 2500, **others: Any
-) -> "stagewise.Limits":
-    return stagewise.Limits(
-        kld_max=kld_max, data_min=data_min, kld_risk=kld_risk, data_risk=data_risk
-    )
+def _arguments(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a command as arguments of what makes the scenario."""
+    made: dict[str, Any] = {}
+    take = options.pop
+    weights = {name: take(f"{name}_weight") for name in ("delay", "energy", "continuity")}
+    if take("random_weights", False):
+        made["weights"] = stagewise.generate.random_weights(options["seed"], weights["continuity"])
+    else:
+        made["weights"] = stagewise.Weights(**weights)
+    limits = {name: take(name) for name in (*_LIMITS, *_DATA_MIN) if name in options}
+    made["limits"] = stagewise.Limits(**limits)
+    if "p_max" in options:
+        made["parameters"] = stagewise.generate.SystemParameters(
+            online_probability=(take("p_min"), take("p_max")),
+            **{name: take(name) for name in _STEPS},
+        )
+    return options | made
 
 
 def _numbers(option: str, text: str, rule: str, count: int | None = None) -> tuple[float, ...]:

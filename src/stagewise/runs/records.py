@@ -4,6 +4,8 @@ import msgspec
 
 from stagewise.loop import PlayedRound
 
+_AS_DECIDED = ("objective", "delay_s", "energy_j", "feasible", "decision_ms")
+
 
 class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One round, after it has been trained."""
@@ -29,11 +31,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             round=decision.round.index,
             accuracy=outcome.accuracy,
             loss=outcome.loss,
-            objective=decision.objective,
-            delay_s=decision.delay_s,
-            energy_j=decision.energy_j,
             clients=int(decision.evaluation.clients.sum()),
-            feasible=decision.feasible,
-            decision_ms=decision.decision_ms,
+            **{name: getattr(decision, name) for name in _AS_DECIDED},
             wall_s=wall_s,
         )

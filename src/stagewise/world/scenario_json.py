@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.world.checks import FloatArray
-from stagewise.world.parts import CLIENT_RULES, EDGE_RULES, MODEL_FIELDS, System
+from stagewise.world.parts import CLIENT_RULES, EDGE_RULES, MODEL_FIELDS, Named, System
 from stagewise.world.records import NOT_GIVEN, ClientRecord, EdgeRecord, Measured, Record
 
 FORMAT = "stagewise-scenario/1"
@@ -99,17 +98,12 @@ def _joined(records: Iterator[Record]) -> Iterator[bytes]:
 
 
 def _edge_records(scenario: System) -> Iterator[EdgeRecord]:
-    edges = scenario.edges
-    columns = {name: _listed(getattr(edges, name)) for name in EDGE_RULES}
-    columns |= {"id": edges.ids, **_coordinates(edges.position_m)}
-    for row in zip(*columns.values(), strict=True):
-        yield EdgeRecord(**dict(zip(columns, row, strict=True)))
+    return (EdgeRecord(**row) for row in _rows(_columns(scenario.edges, EDGE_RULES)))
 
 
 def _client_records(scenario: System) -> Iterator[ClientRecord]:
     clients, links = scenario.clients, scenario.links
-    columns = {name: _listed(getattr(clients, name)) for name in CLIENT_RULES}
-    columns |= {"id": clients.ids, **_coordinates(clients.position_m)}
+    columns = _columns(clients, CLIENT_RULES)
     if clients.history is not None:
         columns["history"] = clients.history
         columns["online_probability"] = [
@@ -118,7 +112,7 @@ def _client_records(scenario: System) -> Iterator[ClientRecord]:
         ]
     start, names = links.start.tolist(), scenario.edges.ids
     measured = links.measured.any()
-    for number, row in enumerate(zip(*columns.values(), strict=True)):
+    for number, row in enumerate(_rows(columns)):
         own = slice(start[number], start[number + 1])
         values: list[Any] = links.gain[own].tolist()
         if measured:
@@ -134,17 +128,24 @@ def _client_records(scenario: System) -> Iterator[ClientRecord]:
             links=dict(
                 zip((names[edge] for edge in links.edge[own].tolist()), values, strict=True)
             ),
-            **dict(zip(columns, row, strict=True)),
+            **row,
         )
+
+
+def _columns(part: Named, rules: Iterable[str]) -> dict[str, Any]:
+    """What there is of each client or edge, by the names of the file."""
+    columns: dict[str, Any] = {name: _listed(getattr(part, name)) for name in rules}
+    columns["id"] = part.ids
+    if part.position_m is not None:
+        for axis, values in zip("xy", part.position_m.T.tolist(), strict=True):
+            columns[axis] = [None if value != value else value for value in values]
+    return columns
+
+
+def _rows(columns: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
 
 def _listed(values: Any) -> Any:
     """The values as a list, with the one object for what is not given."""
     return [value if value == value else NOT_GIVEN for value in values.tolist()]
-
-
-def _coordinates(position_m: FloatArray | None) -> dict[str, list[Any]]:
-    if position_m is None:
-        return {}
-    axes = zip("xy", position_m.T.tolist(), strict=True)
-    return {axis: [None if v != v else v for v in values] for axis, values in axes}

@@ -121,13 +121,18 @@ class _Rows:
         convert: Callable[[Any], Any] = _python_number
         if isinstance(table, str | os.PathLike):
             file = read_csv(table)  # type: ignore[arg-type]
-            self.name, self.where = file.path, file.where  # type: ignore[method-assign]
+            self.name, self.where, convert = file.path, file.where, number_in  # type: ignore[method-assign]
             columns: list[Any] = [name.strip() for name in file.header]
-            records: Any = [dict(zip(columns, row, strict=True)) for row in file.rows]
-            convert = number_in
+            table = [dict(zip(columns, row, strict=True)) for row in file.rows]
+        elif hasattr(table, "columns") and hasattr(table, "to_dict"):
+            columns = list(table.columns)
         else:
-            columns, records = self._in_memory(table)
+            table = self._dicts(table)
+            # A dict holds the columns once, in the order in which they come.
+            columns = list(dict.fromkeys(name for record in table for name in record))
         self._check_columns(columns)
+        # Only now: data frames warn of columns of one name.
+        records = table.to_dict("records") if hasattr(table, "to_dict") else table
         self.columns: list[str] = columns
         self.rows = [
             {
@@ -167,12 +172,7 @@ class _Rows:
                 raise self.error(row, "id", rule)
         return known
 
-    def _in_memory(self, table: Table) -> tuple[list[Any], list[Mapping[str, Any]]]:
-        columns: list[Any] = []
-        if hasattr(table, "columns") and hasattr(table, "to_dict"):
-            columns = list(table.columns)
-            self._check_columns(columns)  # first: data frames warn of columns of one name
-            table = table.to_dict("records")
+    def _dicts(self, table: Table) -> list[Mapping[str, Any]]:
         if isinstance(table, Mapping) or not isinstance(table, Iterable):
             raise StagewiseError(
                 f"{self.name} = {shown(table)}: must be a data frame, a list of dicts or a path"
@@ -181,8 +181,7 @@ class _Rows:
         for row, record in enumerate(records):
             if not isinstance(record, Mapping):
                 raise StagewiseError(f"{self.where(row)} = {shown(record)}: must be a dict")
-        # A dict holds the columns once, in the order in which they come.
-        return columns or list(dict.fromkeys(name for r in records for name in r)), records
+        return records
 
     def _check_columns(self, columns: list[Any]) -> None:
         known = (*_NEEDED[self.kind], *_TAKEN[self.kind])

@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import math
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import decode_json, read_bytes
+from stagewise.world.checks import finite
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
 VARIANTS = ("states_2", "states_3_battery50", "states_3_battery75")
@@ -114,10 +114,7 @@ def _check_changes(where: str, changes: _Changes | None) -> None:
         raise StagewiseError(f"{where}: must have at least one [seconds, state]")
     before = 0.0
     for number, (time, _) in enumerate(changes):
-        if not math.isfinite(time) or time < 0:
-            raise StagewiseError(
-                f"{where}[{number}][0] = {shown(time)}: must be a finite number of at least 0"
-            )
+        finite(f"{where}[{number}][0]", time, 0)
         if time < before:
             raise StagewiseError(
                 f"{where}[{number}][0] = {shown(time)}: must not be before the last, {before:g}"
