@@ -84,25 +84,20 @@ def _risks(
     scenario: "Scenario", true: Figures, risk: str, samples: int, seed: int
 ) -> list[tuple[float, float]]:
     """(KLD risk, data risk) of every edge; an edge without clients breaks both limits for sure."""
-    sampled = [
-        risk == "sampled"
-        or (risk == "exact" and len(uncertain(scenario, edge.members)) > EXACT_MEMBERS)
-        for edge in true.edges
-    ]
-    drawn = [
-        client
-        for edge, needed in zip(true.edges, sampled, strict=True)
-        if needed
-        for client in edge.members
-    ]
+
+    def by_sampling(members: list[int]) -> bool:
+        many = risk == "exact" and len(uncertain(scenario, members)) > EXACT_MEMBERS
+        return risk == "sampled" or many
+
+    drawn = [i for edge in true.edges if by_sampling(edge.members) for i in edge.members]
     draws = sampled_rounds(scenario, drawn, seed, samples)
     found = []
-    for edge, by_sampling in zip(true.edges, sampled, strict=True):
+    for edge in true.edges:
         if not edge.members:
             found.append((1.0, 1.0))
         elif risk == "markov":
             found.append(markov_risk(scenario, edge.members))
-        elif by_sampling:
+        elif by_sampling(edge.members):
             found.append(sampled_risk(scenario, edge.members, draws))
         else:
             found.append(exact_risk(scenario, edge.members))

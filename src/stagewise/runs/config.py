@@ -1,5 +1,6 @@
 """What decides a run's results, all of it; and its file, `config.toml`."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,12 +89,7 @@ class Replanning(_Table, frozen=True, kw_only=True):
 
     @property
     def triggers(self) -> Triggers:
-        return Triggers(
-            every=self.every,
-            cost_factor=self.cost_factor,
-            change_factor=self.change_factor,
-            absence_gap=self.absence_gap,
-        )
+        return Triggers(**{field.name: getattr(self, field.name) for field in fields(Triggers)})
 
 
 class RunConfig(_Table, frozen=True, kw_only=True):
@@ -154,9 +150,9 @@ class RunConfig(_Table, frozen=True, kw_only=True):
         return accuracy >= self.stop_at_accuracy
 
 
-def make_config(**fields: Any) -> RunConfig:
+def make_config(**settings: Any) -> RunConfig:
     """A configuration whose fields are checked as those of a file are, types included."""
-    plain = msgspec.to_builtins(fields, enc_hook=_plain_number)
+    plain = msgspec.to_builtins(settings, enc_hook=_plain_number)
     return _convert(plain, "simulate")
 
 
@@ -183,9 +179,9 @@ def load_config(path: str | Path) -> RunConfig:
     return _convert(read_toml(path), str(path))
 
 
-def _convert(fields: Any, source: str) -> RunConfig:
+def _convert(settings: Any, source: str) -> RunConfig:
     try:
-        return msgspec.convert(fields, RunConfig)
+        return msgspec.convert(settings, RunConfig)
     except msgspec.ValidationError as error:
         rule, _, place = str(error).partition(" - at `$")
         field = place.removesuffix("`").lstrip(".")

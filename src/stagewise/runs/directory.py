@@ -164,7 +164,7 @@ class RunDirectory:
                 with explained(self.path / name):
                     stream.truncate(kept)
                     stream.seek(kept)
-            yield Recorder(self, streams[DECISIONS], streams[ROUNDS])
+            yield Recorder(self, streams)
 
     def finish(self, rounds: Sequence[Round]) -> None:
         """Leave the rounds that took place alone in the file of rounds."""
@@ -202,24 +202,18 @@ class RunDirectory:
 class Recorder:
     """Adds rounds to a run's files."""
 
-    def __init__(self, directory: RunDirectory, decisions: FileIO, rounds: FileIO) -> None:
-        self._directory = directory
-        self._decisions = decisions
-        self._rounds = rounds
-        self._encoder = msgspec.json.Encoder()
+    def __init__(self, directory: RunDirectory, streams: Mapping[str, FileIO]) -> None:
+        self._directory, self._streams = directory, streams
 
     def add(
         self, record: RoundRecord, decision: DecisionRecord, weights: ModelWeights, state: State
     ) -> None:
         """Write down a round: first its lines, then the checkpoint that makes it count."""
         path = self._directory.path
-        for name, stream, line in (
-            (DECISIONS, self._decisions, decision),
-            (ROUNDS, self._rounds, record),
-        ):
+        for name, line in ((DECISIONS, decision), (ROUNDS, record)):
             with explained(path / name):
-                _write_all(stream, self._encoder.encode(line) + b"\n")
-                os.fsync(stream.fileno())
+                _write_all(self._streams[name], msgspec.json.encode(line) + b"\n")
+                os.fsync(self._streams[name].fileno())
         save_checkpoint(path / CHECKPOINT, weights, record.round, state)
 
 

@@ -13,6 +13,7 @@ from stagewise.world.estimator import DEFAULT_WINDOW, estimate_from_history
 from stagewise.world.parts import (
     CLIENT_RULES,
     EDGE_RULES,
+    LINK_RULES,
     Clients,
     Edges,
     Limits,
@@ -177,8 +178,8 @@ def _links(
 ) -> Links:
     index = {name: number for number, name in enumerate(edge_ids)}
     start, edges = [0], []
-    # Whatever tables hold; `Links` refuses what is no number.
-    values: dict[str, list[Any]] = {"gain": [], "delay_s": [], "energy_j": []}
+    # A column for each of LINK_RULES, of whatever tables hold; `Links` refuses what is no number.
+    costs: list[tuple[Any, Any, Any]] = []
     for row, client in enumerate(clients):
         try:
             links = sorted((index[name], value) for name, value in client.links.items())
@@ -187,14 +188,14 @@ def _links(
             raise field_error("clients", ids, row, "links", problem) from None
         for edge, value in links:
             edges.append(edge)
-            measured = value if isinstance(value, Measured) else None
-            values["gain"].append(math.nan if measured else value)
-            values["delay_s"].append(measured.delay_s if measured else math.nan)
-            values["energy_j"].append(measured.energy_j if measured else math.nan)
+            if isinstance(value, Measured):
+                costs.append((math.nan, value.delay_s, value.energy_j))
+            else:
+                costs.append((value, math.nan, math.nan))
         start.append(len(edges))
-    whole = [np.array(numbers, dtype=np.int64) for numbers in (start, edges)]
     known: dict[str, Any] = {
-        name: None if all(value is math.nan for value in column) else column
-        for name, column in values.items()
+        name: column
+        for name, column in zip(LINK_RULES, zip(*costs, strict=True), strict=False)
+        if not all(value is math.nan for value in column)
     }
-    return Links(whole[0], whole[1], **known)
+    return Links(np.array(start, dtype=np.int64), np.array(edges, dtype=np.int64), **known)
