@@ -178,8 +178,8 @@ def _links(
 ) -> Links:
     index = {name: number for number, name in enumerate(edge_ids)}
     start, edges = [0], []
-    # A column for each of LINK_RULES, of whatever tables hold; `Links` refuses what is no number.
-    costs: list[tuple[Any, Any, Any]] = []
+    # Whatever tables hold; `Links` refuses what is no number.
+    costs: dict[str, list[Any]] = {name: [] for name in LINK_RULES}
     for row, client in enumerate(clients):
         try:
             links = sorted((index[name], value) for name, value in client.links.items())
@@ -188,14 +188,14 @@ def _links(
             raise field_error("clients", ids, row, "links", problem) from None
         for edge, value in links:
             edges.append(edge)
-            if isinstance(value, Measured):
-                costs.append((math.nan, value.delay_s, value.energy_j))
-            else:
-                costs.append((value, math.nan, math.nan))
+            measured = value if isinstance(value, Measured) else None
+            costs["gain"].append(math.nan if measured else value)
+            costs["delay_s"].append(measured.delay_s if measured else math.nan)
+            costs["energy_j"].append(measured.energy_j if measured else math.nan)
         start.append(len(edges))
     known: dict[str, Any] = {
         name: column
-        for name, column in zip(LINK_RULES, zip(*costs, strict=True), strict=False)
+        for name, column in costs.items()
         if not all(value is math.nan for value in column)
     }
     return Links(np.array(start, dtype=np.int64), np.array(edges, dtype=np.int64), **known)
