@@ -28,6 +28,7 @@ from stagewise.exact.solver import Certified, solve_exactly
 from stagewise.loop import run_rounds
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import p0, p1
+from stagewise.search.association import READINGS
 from stagewise.search.client_set import improve_client_set, random_client_set
 from stagewise.search.instance import build_instance
 from stagewise.warm_up import warm_up
@@ -43,6 +44,7 @@ PAPER_METHODS = [
     "c2e-greedy-assoc",
     "fedcs",
 ]
+LITERAL = READINGS["back-tracking"]._replace(steps=2**60)
 RISK_LIMITS = [0.1, 0.3, 0.5, 0.7, 0.9]
 LITERAL_CLIENTS = [75, 90, 105, 120]
 SIZES = [(1_000, 40), (10_000, 200), (100_000, 1_000), (1_000_000, 10_000)]
@@ -280,7 +282,7 @@ def _literal(problem: Any, coverage: float, seed: int) -> float:
     instance = build_instance(problem)
     data = coverage * EDGES * problem.scenario.limits.data_min
     start = random_client_set(instance, np.random.default_rng(seed), data)
-    found = improve_client_set(instance, start, nodes=2**60)
+    found = improve_client_set(instance, start, reading=LITERAL)
     return found.value if found.violation == 0 else np.inf
 
 

@@ -52,7 +52,7 @@ class _Check:
         methods = list(PLANNERS) if planned else policy_names()
         self.different("policies", experiment.policies)
         for name in experiment.policies:
-            self.one("policies", name, methods)
+            self.one("policies", name.partition(":")[0], methods)
         self.different("quantities", experiment.quantities)
         for name in experiment.quantities:
             self.quantity("quantities", name)

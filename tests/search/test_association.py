@@ -15,11 +15,19 @@ from references import (
     plain_scenario,
     plain_value,
 )
+from stagewise.errors import StagewiseError
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import Problem, p0, p1
-from stagewise.search.association import associate, new_workspace
+from stagewise.search.association import (
+    BACK_TRACKING,
+    MARKED_PAIRS,
+    READINGS,
+    Reading,
+    associate,
+    new_association,
+    reading_of,
+)
 from stagewise.search.instance import build_instance
-from stagewise.search.state import new_state
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Limits, Weights
 
@@ -45,15 +53,14 @@ def set_of(seed: int, problem: Problem) -> list[int]:
     return rng.permutation(clients)[: rng.integers(1, clients)].tolist()
 
 
-def by_algorithm_2(problem: Problem, selected: list[int], nodes: int):
-    """(violation, value, association)."""
-    instance = build_instance(problem)
-    work = new_workspace(instance)
-    state = new_state(instance)
-    found = associate(
-        instance, state, np.array(selected, dtype=np.int64), len(selected), nodes, work
-    )
-    return (*found, work.best.copy())
+def by_algorithm_2(
+    problem: Problem, selected: list[int], nodes: int = 0, reading: Reading | None = None
+):
+    """(violation, value, association), by default by back-tracking from cost alone."""
+    reading = reading or Reading(BACK_TRACKING, penalty=0.0, steps=nodes)
+    association = new_association(build_instance(problem), reading)
+    found = associate(association, np.array(selected, dtype=np.int64), len(selected))
+    return (*found, association.work.best.copy())
 
 
 def greedy(problem: Problem, selected: list[int]) -> np.ndarray | None:
@@ -195,3 +202,79 @@ def test_nobody_and_the_unreachable():
     assert value == 0
     assert (association == NOBODY).all()
     assert by_algorithm_2(problem, [0, 1], nodes=10)[0] == math.inf
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_every_reading_tells_what_its_association_is(name):
+    """Figures are those of the association, which has exactly the clients of the set."""
+    feasible = 0
+    for seed in range(CASES):
+        problem = problem_of(seed, edges=2, capacity=(3, 7))
+        selected = set_of(seed, problem)
+        violation, value, association = by_algorithm_2(problem, selected, reading=READINGS[name])
+        if violation == math.inf:
+            continue
+        assert sorted(np.flatnonzero(association != NOBODY)) == sorted(selected)
+        assert violation == pytest.approx(sum(edge_violations(problem, association)), abs=1e-9)
+        assert value == pytest.approx(plain_value(problem, association), rel=1e-9, abs=1e-9)
+        feasible += violation == 0
+    assert feasible >= 5
+
+
+def test_after_re_association_no_client_is_better_elsewhere():
+    """No single client can move and leave less violation, or as little at less cost."""
+    compared = moved = 0
+    for seed in range(CASES):
+        problem = problem_of(seed, capacity=(2, 5))
+        selected = set_of(seed, problem)
+        violation, value, association = by_algorithm_2(
+            problem, selected, reading=READINGS["from-scratch"]
+        )
+        if violation == math.inf:
+            continue
+        start = greedy(problem, selected)
+        moved += start is not None and (association != start).any()
+        for client in selected:
+            for edge in edges_of(problem.scenario, client):
+                trial = association.copy()
+                trial[client] = edge
+                counts = [len(members) for members in members_of(problem.scenario, trial)]
+                if edge == association[client] or (counts > problem.scenario.edges.capacity).any():
+                    continue
+                compared += 1
+                then = sum(edge_violations(problem, trial))
+                assert then >= violation - 1e-9, f"seed {seed}"
+                if then <= violation + 1e-12:
+                    assert plain_value(problem, trial) >= value - 1e-9, f"seed {seed}"
+    assert compared >= CASES
+    assert moved >= 10
+
+
+def test_marked_pairs_never_come_back():
+    """More runs of the greedy are never worse, and some sets need them."""
+    rescued = 0
+    for seed in range(CASES):
+        problem = problem_of(seed, edges=2, capacity=(3, 7))
+        selected = set_of(seed, problem)
+        found = [
+            by_algorithm_2(problem, selected, reading=Reading(MARKED_PAIRS, 0.0, steps))[0]
+            for steps in (0, 1, 3, 50, 500)
+        ]
+        assert found == sorted(found, reverse=True), f"seed {seed}"
+        assert found[-1] == found[-2]  # 8 clients x 2 edges: every pair has been marked before
+        rescued += found[0] > 0 and found[-1] == 0
+    assert rescued >= 3
+
+
+def test_readings_by_name():
+    assert reading_of("back-tracking,steps=2000") == READINGS["back-tracking"]._replace(steps=2000)
+    assert reading_of("re-association,starts=1,penalty=5").penalty == 5.0
+    for text in (
+        "",
+        "guess",
+        "back-tracking,steps",
+        "back-tracking,steps=-1",
+        "marked-pairs,keeps=1",
+    ):
+        with pytest.raises(StagewiseError, match=r"reading = .*: must be one of re-association"):
+            reading_of(text)

@@ -17,15 +17,20 @@ from references import (
 )
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import Problem, p0, p1, p2
-from stagewise.search.association import associate, new_workspace
-from stagewise.search.client_set import improve_client_set, random_client_set
-from stagewise.search.instance import build_instance
-from stagewise.search.state import new_state
+from stagewise.search.association import (
+    BACK_TRACKING,
+    READINGS,
+    Reading,
+    associate,
+    new_association,
+)
+from stagewise.search.client_set import best_client_set, improve_client_set, random_client_set
+from stagewise.search.instance import COST, MEAN_KLD, MOST_CLIENTS, Instance, build_instance
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Limits, Weights
 
 CASES = 60
-NODES = 20
+FEW_STEPS = Reading(BACK_TRACKING, penalty=0.0, steps=20, keeps=False)
 
 
 def problem_of(seed: int) -> Problem:
@@ -49,22 +54,25 @@ def problem_of(seed: int) -> Problem:
 class Association:
     """Alg. 2 for one problem, as Alg. 3 calls it."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.instance = build_instance(problem)
-        self.state, self.work = new_state(self.instance), new_workspace(self.instance)
+    def __init__(self, instance: Instance, reading: Reading) -> None:
+        self.association = new_association(instance, reading)
+
+    def begin_at(self, association: list[int]) -> None:
+        if self.association.reading.keeps:
+            self.association.work.before[:] = association
 
     def of(self, selected: list[int]) -> tuple[float, float, list[int]]:
         """(violation, value, association) of a set of clients."""
         chosen = np.array(selected, dtype=np.int64)
-        violation, value = associate(
-            self.instance, self.state, chosen, len(chosen), NODES, self.work
-        )
-        return violation, value, self.work.best.tolist()
+        violation, value = associate(self.association, chosen, len(chosen))
+        return violation, value, self.association.work.best.tolist()
 
 
-def transcription(problem: Problem, start: list[int]) -> tuple[float, float, list[int]]:
+def transcription(
+    problem: Problem, instance: Instance, start: list[int], reading: Reading
+) -> tuple[float, float, list[int]]:
     """Alg. 3: each operation tries all its changes of one set N_0 and keeps the best of them."""
-    association = Association(problem)
+    association = Association(instance, reading)
     everybody = [i for i in range(len(problem.scenario.clients)) if edges_of(problem.scenario, i)]
     selected, best = list(start), association.of(start)
     while not math.isfinite(best[0]) and selected:  # start with fewer where there is no place
@@ -74,6 +82,7 @@ def transcription(problem: Problem, start: list[int]) -> tuple[float, float, lis
     def operation(changes) -> bool:
         nonlocal selected, best
         unchanged, improved = selected, False
+        association.begin_at(best[2])
         for leaving, entering in changes:
             trial = [i for i in unchanged if i != leaving]
             trial += [] if entering is None else [entering]
@@ -100,20 +109,38 @@ def start_of(seed: int, problem: Problem) -> list[int]:
     return rng.permutation(reachable)[: rng.integers(0, len(reachable) + 1)].tolist()
 
 
-def test_the_transcription():
+@pytest.mark.parametrize("objective", [None, COST, MEAN_KLD, MOST_CLIENTS])
+@pytest.mark.parametrize("reading", [FEW_STEPS, *READINGS.values()])
+def test_the_transcription(reading, objective):
+    """The bounds that spare associations change nothing."""
     changed = 0
-    for seed in range(CASES):
+    for seed in range(CASES // 3):
         problem = problem_of(seed)
         start = start_of(seed, problem)
-        found = improve_client_set(
-            build_instance(problem), np.array(start, dtype=np.int64), nodes=NODES
-        )
-        violation, value, association = transcription(problem, start)
+        instance = build_instance(problem, objective=objective, keep_kld=seed % 2 == 0)
+        found = improve_client_set(instance, np.array(start, dtype=np.int64), reading=reading)
+        violation, value, association = transcription(problem, instance, start, reading)
         assert found.assignment.tolist() == association, f"seed {seed}"
         assert found.value == pytest.approx(value, rel=1e-12)
         assert found.violation == pytest.approx(violation, abs=1e-12)
         changed += sorted(np.flatnonzero(found.assignment != NOBODY)) != sorted(start)
-    assert changed >= CASES // 2
+    assert changed >= CASES // 6
+
+
+def test_the_best_of_several_starts():
+    """More starts are never worse, and the first is the same whatever their number."""
+    better = 0
+    for seed in range(CASES):
+        instance = build_instance(problem_of(seed))
+        found = [
+            best_client_set(
+                instance, np.random.default_rng(seed), 200, reading=Reading(starts=starts)
+            )
+            for starts in (1, 4)
+        ]
+        assert not found[0].better_than(found[1])
+        better += found[1].better_than(found[0])
+    assert better >= 3
 
 
 def test_the_figures_are_those_of_the_assignment():
@@ -121,7 +148,7 @@ def test_the_figures_are_those_of_the_assignment():
     for seed in range(CASES):
         problem = problem_of(seed)
         start = np.array(start_of(seed, problem), dtype=np.int64)
-        found = improve_client_set(build_instance(problem), start, nodes=NODES)
+        found = improve_client_set(build_instance(problem), start, reading=FEW_STEPS)
         assert found.value == pytest.approx(
             plain_value(problem, found.assignment), rel=1e-9, abs=1e-9
         )
@@ -137,11 +164,11 @@ def test_never_worse_than_the_start():
     for seed in range(CASES):
         problem = problem_of(seed)
         start = start_of(seed, problem)
-        before = Association(problem).of(start)[:2]
         instance = build_instance(problem)
+        before = Association(instance, FEW_STEPS).of(start)[:2]
         for seconds in (None, 0.0):
             found = improve_client_set(
-                instance, np.array(start, dtype=np.int64), nodes=NODES, seconds=seconds
+                instance, np.array(start, dtype=np.int64), reading=FEW_STEPS, seconds=seconds
             )
             assert found.violation <= before[0] + 1e-12
             if found.violation >= before[0]:
@@ -153,9 +180,13 @@ def test_no_single_change_is_left():
     for seed in range(0, CASES, 2):
         problem = problem_of(seed)
         start = np.array(start_of(seed, problem), dtype=np.int64)
-        found = improve_client_set(build_instance(problem), start, nodes=0)
+        found = improve_client_set(
+            build_instance(problem), start, reading=FEW_STEPS._replace(steps=0)
+        )
         again = improve_client_set(
-            build_instance(problem), np.flatnonzero(found.assignment != NOBODY), nodes=0
+            build_instance(problem),
+            np.flatnonzero(found.assignment != NOBODY),
+            reading=FEW_STEPS._replace(steps=0),
         )
         assert (again.violation, again.value) >= (found.violation - 1e-9, found.value - 1e-9)
 
@@ -172,7 +203,7 @@ def test_pinned_clients_stay():
         instance = build_instance(problem)
         held = np.flatnonzero(pinned != NOBODY)
         start = random_client_set(instance, rng, 300, held)
-        found = improve_client_set(instance, start, nodes=NODES)
+        found = improve_client_set(instance, start, reading=FEW_STEPS)
         np.testing.assert_array_equal(found.assignment[held], pinned[held])
         assert not [text for text in problem.violations(found.assignment) if "serve" in text]
         changed += (found.assignment != pinned).any()

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from stagewise.errors import StagewiseError, shown
@@ -15,7 +16,8 @@ from stagewise.pool.library import Library
 from stagewise.problem.risk import RiskName, risk_measure
 from stagewise.problem.statement import Problem, p1
 from stagewise.randomness import generator
-from stagewise.search.client_set import improve_client_set, random_client_set
+from stagewise.search.association import Reading, reading_of
+from stagewise.search.client_set import best_client_set
 from stagewise.search.instance import build_instance
 from stagewise.warm_up import warm_up, warm_up_association
 from stagewise.world.checks import finite, instance_of, seed_number
@@ -31,8 +33,9 @@ class Planned(NamedTuple):
 
 Planner = Callable[[Problem, int, float | None, Executor | None], Planned]
 
-# The random set that Alg. 3 starts from holds this many times the data that all edges need.
-_START_COVERAGE = 2.0
+# The random sets that Alg. 3 starts from hold this many times the data that all edges need.
+_START_COVERAGE = 4.0
+_STRONGEST = Reading(penalty=20.0, starts=12)
 
 
 def plan(
@@ -54,8 +57,8 @@ def plan(
     scenario : Scenario
         The system.
     method : {"pool", "local-search", "paper"}
-        `paper` is Algs. 2 and 3. `pool` chooses its assignment by what rounds cost after repair,
-        and brings a library of clusters.
+        `paper` is Algs. 2 and 3; `paper:back-tracking` in another reading (docs/model.md). `pool`
+        chooses its assignment by what rounds cost after repair, and brings a library of clusters.
     risk : {"exact", "sampled", "markov"}
         The measure that stands for (11a) and (11b).
     seed : int
@@ -74,31 +77,43 @@ def plan(
     (30,)
     """
     instance_of("scenario", scenario, Scenario)
-    if method not in tuple(PLANNERS):
-        raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLANNERS)}")
+    planner = _planner(method)
     seed_number(seed)
     if seconds is not None:
         finite("seconds", seconds, 0, open_below=True)
     warm_up()
-    if method == "paper":
+    if method.startswith("paper"):
         warm_up_association()
     began = time.perf_counter()
     measure = risk_measure(scenario, risk, seed)
-    edge_of, library = PLANNERS[method](p1(scenario, measure), seed, seconds, executor)
+    edge_of, library = planner(p1(scenario, measure), seed, seconds, executor)
     plan_ms = 1000 * (time.perf_counter() - began)
     made = make_plan(measure, edge_of, method=method, seed=seed, plan_ms=plan_ms)
     return replace(made, library=library)
 
 
+def _planner(method: object) -> Planner:
+    name, _, reading = str(method).partition(":")
+    if name == "paper" and reading:
+        return partial(_plan_by_paper, reading=reading_of(reading))
+    if name not in PLANNERS or reading:
+        raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLANNERS)}")
+    return PLANNERS[name]
+
+
 def _plan_by_paper(
-    problem: Problem, seed: int, seconds: float | None, executor: Executor | None
+    problem: Problem,
+    seed: int,
+    seconds: float | None,
+    executor: Executor | None,
+    reading: Reading = _STRONGEST,
 ) -> Planned:
-    """GoCMinC2EA inside LILongClientD, from a random set of clients; one step at a time."""
-    instance = build_instance(problem)
+    """GoCMinC2EA inside LILongClientD, from random sets of clients; one step at a time."""
     limits = problem.scenario.limits
     data = _START_COVERAGE * len(problem.scenario.edges) * (limits.data_min + limits.data_margin)
-    start = random_client_set(instance, generator(seed, "long-term clients"), data)
-    return Planned(improve_client_set(instance, start, seconds=seconds).assignment)
+    rng = generator(seed, "long-term clients")
+    found = best_client_set(build_instance(problem), rng, data, reading=reading, seconds=seconds)
+    return Planned(found.assignment)
 
 
 def _plan_by_local_search(

@@ -17,9 +17,6 @@ from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import BoolArray, IntArray
 
-# Back-tracking in the fallback, where Algs. 2 and 3 run inside a round.
-_FALLBACK_NODES = 20
-
 
 def cluster_based_update(
     plan: Plan, round_: Round, mode: Mode, seconds: float | None = None
@@ -107,7 +104,5 @@ def _fall_back(
         backups = rng.permutation(candidates)[:absent]
         taken[backups] = True
         start.append(backups)
-    found = improve_client_set(
-        instance, np.concatenate(start), nodes=_FALLBACK_NODES, seconds=seconds
-    )
+    found = improve_client_set(instance, np.concatenate(start), seconds=seconds)
     return found.assignment

@@ -3,6 +3,9 @@
 A benchmark that does not optimise the association gives every client one edge before Alg. 3 starts;
 Alg. 2 then has nothing to choose. The paper drops the constraint on KLD for the four that optimise
 only one of the two, since they cannot meet it; a decision's `feasible` still tells of it.
+
+Each takes a `reading` of Algs. 2 and 3 (`stagewise.search.association.READINGS`); as a policy's name it
+is written behind a colon, `orig-prob-solver:back-tracking,steps=2000`.
 """
 
 from collections.abc import Callable
@@ -14,56 +17,81 @@ from stagewise.decisions import Answer
 from stagewise.policies.policy import Policy
 from stagewise.problem.statement import p0
 from stagewise.randomness import generator
-from stagewise.search.client_set import associate_set, improve_client_set, random_client_set
+from stagewise.search.association import Reading, reading_of
+from stagewise.search.client_set import associate_set, best_client_set, random_client_set
 from stagewise.search.instance import COST, MEAN_KLD, MOST_CLIENTS, build_instance
 from stagewise.warm_up import warm_up_association
 from stagewise.world.costs import transmission_delay_s
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import BoolArray, FloatArray, Scenario
 
-# A random set of clients holds this many times the data that all edges need.
-_START_COVERAGE = 1.5
+# Random sets of clients hold this many times the data that all edges need: where Alg. 3 starts from
+# them, and where they are what is decided.
+_START_COVERAGE = 2.5
+_RANDOM_COVERAGE = 1.5
+
+_STRONGEST = "re-association"
 
 LinkChoice = Callable[[Round, np.random.Generator], BoolArray | None]
 
 
-def orig_prob_solver(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+def orig_prob_solver(
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+) -> Policy:
     """OrigProbSolver: P0 by Algs. 2 and 3."""
-    return _Benchmark(seed, seconds)
+    return _Benchmark(seed, seconds, reading_of(reading))
 
 
-def kld_minimization(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+def kld_minimization(
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+) -> Policy:
     """KLDMinimization: the mean KLD of the edges by Algs. 2 and 3."""
-    return _Benchmark(seed, seconds, objective=MEAN_KLD)
+    return _Benchmark(seed, seconds, reading_of(reading), objective=MEAN_KLD)
 
 
-def client_sel_only(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+def client_sel_only(
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+) -> Policy:
     """ClientSelOnly: the clients by Alg. 3, each at a random one of its edges."""
-    return _Benchmark(seed, seconds, keep_kld=False, links=_random_edge)
+    return _Benchmark(seed, seconds, reading_of(reading), keep_kld=False, links=_random_edge)
 
 
-def c2e_assoc_only(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+def c2e_assoc_only(
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+) -> Policy:
     """C2EAssocOnly: a random set of clients, associated by Alg. 2."""
-    return _Benchmark(seed, seconds, keep_kld=False, improves=False)
+    return _Benchmark(seed, seconds, reading_of(reading), keep_kld=False, improves=False)
 
 
-def c2e_greedy_assoc(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+def c2e_greedy_assoc(
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+) -> Policy:
     """C2EGreedyAssoc: the clients by Alg. 3, each at the edge it reaches fastest."""
-    return _Benchmark(seed, seconds, keep_kld=False, links=_fastest_edge)
+    return _Benchmark(seed, seconds, reading_of(reading), keep_kld=False, links=_fastest_edge)
 
 
-def fedcs(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+def fedcs(
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+) -> Policy:
     """FedCS: as many clients as the edges can hold by Alg. 3, each at the edge it reaches fastest.
 
     Among sets of one size the cheaper is better.
     """
-    return _Benchmark(seed, seconds, keep_kld=False, links=_fastest_edge, objective=MOST_CLIENTS)
+    return _Benchmark(
+        seed,
+        seconds,
+        reading_of(reading),
+        keep_kld=False,
+        links=_fastest_edge,
+        objective=MOST_CLIENTS,
+    )
 
 
 @dataclass(eq=False)
 class _Benchmark(Policy):
     seed: int
     seconds: float | None
+    reading: Reading
     objective: int = COST
     keep_kld: bool = True
     improves: bool = True
@@ -82,12 +110,19 @@ class _Benchmark(Policy):
             keep_kld=self.keep_kld,
             usable=None if self.links is None else self.links(round_, rng),
         )
-        edges = int(round_.edges_up.sum())
-        data = _START_COVERAGE * edges * round_.scenario.limits.data_min
-        start = random_client_set(instance, rng, data)
-        if not self.improves:
-            return Answer(associate_set(instance, start).assignment)
-        return Answer(improve_client_set(instance, start, seconds=self.seconds).assignment)
+        needed = int(round_.edges_up.sum()) * round_.scenario.limits.data_min
+        if self.improves:
+            found = best_client_set(
+                instance,
+                rng,
+                _START_COVERAGE * needed,
+                reading=self.reading,
+                seconds=self.seconds,
+            )
+        else:
+            clients = random_client_set(instance, rng, _RANDOM_COVERAGE * needed)
+            found = associate_set(instance, clients, reading=self.reading)
+        return Answer(found.assignment)
 
 
 def _random_edge(round_: Round, rng: np.random.Generator) -> BoolArray:

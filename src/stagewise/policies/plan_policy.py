@@ -57,7 +57,7 @@ class PlanPolicy(Policy):
         seconds: float | None = None,
     ) -> None:
         instance_of("plan", plan, Plan)
-        method = _FOLLOWS.get(plan.method, "repair") if method is None else method
+        method = _FOLLOWS.get(plan.method.partition(":")[0], "repair") if method is None else method
         if method not in tuple(PLAN_B):
             raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLAN_B)}")
         if mode not in get_args(Mode):
@@ -96,9 +96,12 @@ class PlanPolicy(Policy):
         return Answer(PLAN_B[self.plan_b](self._plan, round_, self.mode, self.seconds))
 
 
-def stagewise_paper(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
-    """StagewiseHFL as the paper has it: Algs. 2 and 3, then Alg. 4."""
-    return PlanPolicy(make_plan(scenario, method="paper", seed=seed), "ccu", "strict", seconds)
+def stagewise_paper(
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = ""
+) -> Policy:
+    """StagewiseHFL as the paper has it: Algs. 2 and 3, in a reading of theirs, then Alg. 4."""
+    method = f"paper:{reading}" if reading else "paper"
+    return PlanPolicy(make_plan(scenario, method=method, seed=seed), "ccu", "strict", seconds)
 
 
 def pool_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:

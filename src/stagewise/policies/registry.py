@@ -1,6 +1,7 @@
 """Policies by name: ours, and those that installed packages declare under `stagewise.policies`."""
 
 from collections.abc import Iterable
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import signature
@@ -59,8 +60,14 @@ def policy_name(policy: PolicyLike) -> str:
 
 
 def policy_factory(name: str) -> PolicyFactory:
-    """The factory of the policy called `name`."""
+    """The factory of the policy called `name`; behind a colon may stand how a method is read."""
     name = policy_name(name)
+    base, _, reading = name.partition(":")
+    if reading and base in policy_names():
+        read: Any = policy_factory(base)
+        if "reading" not in signature(read).parameters:
+            raise StagewiseError(f"method = {shown(name)}: {base} has no readings")
+        return partial(read, reading=reading)
     if name in _BUILT_IN:
         module, _, attribute = _BUILT_IN[name].partition(":")
         factory: PolicyFactory = getattr(import_module(module), attribute)
