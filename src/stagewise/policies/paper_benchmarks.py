@@ -30,7 +30,9 @@ from stagewise.world.scenario import BoolArray, FloatArray, Scenario
 _START_COVERAGE = 2.5
 _RANDOM_COVERAGE = 1.5
 
+# From several starts P0 gets cheaper; the others hardly change (docs/model.md).
 _STRONGEST = "re-association"
+_FROM_ONE_START = "re-association,starts=1"
 
 LinkChoice = Callable[[Round, np.random.Generator], BoolArray | None]
 
@@ -43,35 +45,35 @@ def orig_prob_solver(
 
 
 def kld_minimization(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_ONE_START
 ) -> Policy:
     """KLDMinimization: the mean KLD of the edges by Algs. 2 and 3."""
     return _Benchmark(seed, seconds, reading_of(reading), objective=MEAN_KLD)
 
 
 def client_sel_only(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_ONE_START
 ) -> Policy:
     """ClientSelOnly: the clients by Alg. 3, each at a random one of its edges."""
     return _Benchmark(seed, seconds, reading_of(reading), keep_kld=False, links=_random_edge)
 
 
 def c2e_assoc_only(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_ONE_START
 ) -> Policy:
     """C2EAssocOnly: a random set of clients, associated by Alg. 2."""
     return _Benchmark(seed, seconds, reading_of(reading), keep_kld=False, improves=False)
 
 
 def c2e_greedy_assoc(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_ONE_START
 ) -> Policy:
     """C2EGreedyAssoc: the clients by Alg. 3, each at the edge it reaches fastest."""
     return _Benchmark(seed, seconds, reading_of(reading), keep_kld=False, links=_fastest_edge)
 
 
 def fedcs(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_ONE_START
 ) -> Policy:
     """FedCS: as many clients as the edges can hold by Alg. 3, each at the edge it reaches fastest.
 
