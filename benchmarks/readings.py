@@ -21,6 +21,7 @@ import numpy as np
 import stagewise
 from stagewise import Decision
 from stagewise.warm_up import warm_up, warm_up_association
+from stagewise_experiments.statistics import estimate
 
 FIRST_SEED = 9300
 ROUNDS = 2
@@ -71,8 +72,7 @@ def rounds(scenarios: int) -> Table:
             {
                 "reading": reading,
                 "rounds": len(decisions),
-                "cost over optimum": _mean(ratios),
-                "95% interval, half": _half_width(ratios),
+                **_over("cost over optimum", ratios),
                 "feasible": statistics.mean(d.feasible for d in decisions),
                 "ms, median": statistics.median(d.decision_ms for d in decisions),
                 "ms, largest": max(d.decision_ms for d in decisions),
@@ -102,8 +102,7 @@ def plans(scenarios: int) -> Table:
             {
                 "reading": reading,
                 "plans": len(made),
-                "objective over annealing's": _mean(ratios),
-                "95% interval, half": _half_width(ratios),
+                **_over("objective over annealing's", ratios),
                 "within the risk limits": statistics.mean(feasible),
                 "s, median": statistics.median(seconds),
             }
@@ -141,14 +140,11 @@ def _solve(scenario: stagewise.Scenario, drawn: list[stagewise.Round], name: str
     return stagewise.solve(scenario, drawn, name, seconds=LONGEST_S)
 
 
-def _mean(values: list[float]) -> float | None:
-    return statistics.mean(values) if values else None
-
-
-def _half_width(values: list[float]) -> float | None:
-    from stagewise_experiments.statistics import half_width
-
-    return half_width(np.array(values)) if len(values) > 1 else None
+def _over(what: str, ratios: list[float]) -> dict[str, float | None]:
+    """The mean of `ratios` and half its 95% interval, as columns."""
+    found = estimate(ratios)
+    mean, half = (None, None) if found is None else (found.mean, found.half_width)
+    return {what: mean, "95% interval, half": half}
 
 
 def main() -> None:
