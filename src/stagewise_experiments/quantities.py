@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.runs.target import EVALUATIONS, rounds_to_target
 from stagewise_experiments.experiment import Better
-from stagewise_experiments.statistics import SLACK, Estimate
+from stagewise_experiments.statistics import Estimate
 
 Outputs = Mapping[str, Any]
 _Value = Callable[[Outputs], float | None]
@@ -15,8 +16,6 @@ _Spent = Callable[[Mapping[str, Any]], float]
 """Of one round's record."""
 OPTIMUM = "exact"
 """The policy whose cells `over_optimum` is measured against."""
-EVALUATIONS = 3
-"""A target is reached where the mean accuracy of so many successive evaluations has passed it."""
 
 
 @dataclass(frozen=True)
@@ -161,18 +160,6 @@ def _final_accuracy(outputs: Outputs) -> float | None:
     return float(curve[-1][1]) if curve else None
 
 
-def target_round(curve: list[tuple[int, float]], target: float) -> int | None:
-    """The first round at which the mean accuracy of `EVALUATIONS` successive evaluations has passed.
-
-    One lucky evaluation of a noisy curve is not enough.
-    """
-    for end in range(EVALUATIONS, len(curve) + 1):
-        mean = math.fsum(accuracy for _, accuracy in curve[end - EVALUATIONS : end]) / EVALUATIONS
-        if mean >= target - SLACK:
-            return curve[end - 1][0]
-    return None
-
-
 def _to_target(spent: _Spent) -> _Value:
     """What is spent up to and including the round that reaches the target; inf if none does."""
 
@@ -180,8 +167,9 @@ def _to_target(spent: _Spent) -> _Value:
         target = outputs.get("target_accuracy")
         if target is None:
             return None
-        last = target_round(accuracy_curve(outputs), target)
-        return math.inf if last is None else math.fsum(map(spent, outputs["rounds"][:last]))
+        rounds = outputs["rounds"]
+        last = rounds_to_target([record.get("accuracy") for record in rounds], target)
+        return math.inf if last is None else math.fsum(map(spent, rounds[:last]))
 
     return value
 

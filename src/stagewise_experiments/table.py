@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from stagewise.runs.target import EVALUATIONS
 from stagewise_experiments.document import Block, Bullets, Heading, Table, Text
 from stagewise_experiments.experiment import Claim, Experiment, PaperValue, Point, Value
 from stagewise_experiments.machine import Machine
 from stagewise_experiments.names import dataset_name, policy_name
-from stagewise_experiments.quantities import EVALUATIONS, Quantity, estimate_text, quantity
+from stagewise_experiments.quantities import Quantity, estimate_text, quantity
 from stagewise_experiments.results import Result
 from stagewise_experiments.series import Series, value_text
 from stagewise_experiments.verdicts import Kind, Verdict, judge_claim, judge_value

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from stagewise.randomness import generator
+from stagewise.runs.target import rounds_to_target
 from stagewise_experiments.cells import Cell, cells_of
 from stagewise_experiments.experiment import Experiment
 from stagewise_experiments.machine import Machine
-from stagewise_experiments.quantities import accuracy_curve, target_round
 from stagewise_experiments.results import CellResult, Result
 
 POLICIES = [
@@ -97,8 +97,8 @@ def trained(
             )
         )  # fmt: skip
         if setting.target_accuracy is not None:
-            curve = accuracy_curve({"rounds": records})
-            if target_round(curve, setting.target_accuracy) is not None:
+            curve = [record["accuracy"] for record in records]
+            if rounds_to_target(curve, setting.target_accuracy) is not None:
                 break
     return {
         "rounds": records, "plan_ms": [1200.0], "samples": 2000,

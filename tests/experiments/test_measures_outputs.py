@@ -11,6 +11,7 @@ from stagewise.datasets import Dataset
 from stagewise.errors import StagewiseError, TrainingDiverged
 from stagewise.problem.risk import risk_measure
 from stagewise.runs.config import Replanning
+from stagewise.runs.target import rounds_to_target
 from stagewise.world.generate import numeric
 from stagewise.world.scenario import Limits
 from stagewise_experiments.measures import decisions as decisions_module
@@ -215,8 +216,10 @@ def test_training_is_simulate(policy):
 def test_training_ends_at_its_target():
     full = setting_of("training", "fedcs", DIGITS, dataset="digits", rounds=6)
     accuracy = [got["accuracy"] for got in run_cell(full)["rounds"]]
-    target = max(accuracy[:4])
-    until = accuracy.index(target) + 1
+    target = sum(accuracy[1:4]) / 3
+    until = rounds_to_target(accuracy, target)
+    assert until is not None
+    assert 3 <= until < 6
     aimed = {"dataset": "digits", "rounds": 6, "target_accuracy": target}
     for stops, expected in ((True, accuracy[:until]), (False, accuracy)):
         outputs = run_cell(setting_of("training", "fedcs", DIGITS, **aimed, stop_at_target=stops))

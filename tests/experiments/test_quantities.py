@@ -17,7 +17,6 @@ from stagewise_experiments.quantities import (
     estimate_text,
     quantity,
     rounded,
-    target_round,
 )
 from stagewise_experiments.statistics import estimate
 
@@ -68,22 +67,6 @@ def test_rounds_that_are_not_evaluated_are_paid_for() -> None:
     records = [{**r, "accuracy": a} for r, a in zip(TRAINED["rounds"], accuracies, strict=True)]
     assert quantity("cost_to_target").value({**TRAINED, "rounds": records}) == 31.0
     assert quantity("rounds_to_target").value({**TRAINED, "rounds": records}) == 5
-
-
-@pytest.mark.parametrize(
-    ("accuracies", "reached"),
-    [
-        ([0.95, 0.95], None),  # only two evaluations
-        ([0.95, 0.95, 0.95], 3),
-        ([0.9, 0.9, 0.9], 3),  # to be equal is enough
-        ([0.99, 0.8, 0.8, 0.99, 0.8], None),
-        ([0.1, 0.85, 0.9, 0.96, 0.2], 4),  # the mean of three, not each of three
-    ],
-)
-def test_a_target_is_reached_in_the_mean_of_three(
-    accuracies: list[float], reached: int | None
-) -> None:
-    assert target_round(list(enumerate(accuracies, start=1)), 0.9) == reached
 
 
 @pytest.mark.parametrize("name", ["rounds", "cost", "delay", "energy"])

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -24,6 +25,7 @@ from stagewise.runs.run import load_run
 from stagewise.simulator.start import resume
 
 TESTS = Path(__file__).parents[1]
+TARGET = 0.55
 
 # Forks instead of starting again each time: a child is at work within milliseconds.
 KILLER = """
@@ -144,11 +146,13 @@ def test_a_finished_run_stays_as_it_is(uninterrupted):
 
 
 def test_stop_at_accuracy_is_an_end(tmp_path, monkeypatch):
-    options = {"stop_at_accuracy": 0.4}
+    options = {"stop_at_accuracy": TARGET}
     whole = small_run(tmp_path / "whole", **options)
     assert whole.finished
-    assert 0 < len(whole.records) < 8
-    assert [record.accuracy >= 0.4 for record in whole.records][-2:] == [False, True]
+    assert 3 < len(whole.records) < 8
+    accuracies = [record.accuracy for record in whole.records]
+    assert mean(accuracies[-3:]) >= TARGET > mean(accuracies[-4:-1])
+    assert max(accuracies[:-1]) > TARGET  # one evaluation above it was no end
     assert len(whole.online) == len(whole.records)
     # Stopped after the last round was written down, before the file of rounds was cut.
     with monkeypatch.context() as patch:
@@ -156,6 +160,22 @@ def test_stop_at_accuracy_is_an_end(tmp_path, monkeypatch):
         small_run(tmp_path / "cut", **options)
     assert resume(tmp_path / "cut").finished
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("evaluate_every", [1, 2])
+def test_the_end_is_the_same_after_an_interruption_in_any_round(
+    tmp_path, monkeypatch, evaluate_every
+):
+    """The evaluations that count are those before the interruption, too."""
+    options = {"stop_at_accuracy": TARGET, "evaluate_every": evaluate_every}
+    whole = small_run(tmp_path / "whole", **options)
+    assert whole.finished
+    for rounds in range(1, len(whole.records)):
+        folder = tmp_path / str(rounds)
+        stopped_after(rounds, folder, monkeypatch, **options)
+        assert not load_run(folder).finished
+        assert resume(folder).finished
+        assert contents(folder) == contents(tmp_path / "whole")
 
 
 def test_two_processes_cannot_run_it_at_once(tmp_path, monkeypatch):

@@ -72,7 +72,9 @@ _PARTICIPATION = {
         "plan_delay": option(int, 1, "Rounds from the order of a plan to its use."),
         **WRAPPERS,
         "evaluate_every": option(int, 1, "Rounds from one evaluation to the next."),
-        "stop_at_accuracy": option(float, None, "End when the test accuracy is at least this."),
+        "stop_at_accuracy": option(
+            float, None, "End when the mean accuracy of three evaluations is at least this."
+        ),
         "workers": (Workers, None),
         "log": (Loggers, None),
     }

@@ -1,5 +1,6 @@
 """What decides a run's results, all of it; and its file, `config.toml`."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +10,7 @@ import msgspec
 from stagewise.errors import StagewiseError, one_line, shown
 from stagewise.policies.remedied import Remedy
 from stagewise.policies.replanned import Triggers
+from stagewise.runs.target import rounds_to_target
 from stagewise.toml import read_toml, toml_lines
 from stagewise.world.checks import finite, seed_number, whole
 from stagewise.world.participation import LARGEST_ROUNDS
@@ -124,6 +126,7 @@ class RunConfig(_Table, frozen=True, kw_only=True):
     evaluate_every: int = 1
     """Rounds from one evaluation to the next; the last round is always evaluated."""
     stop_at_accuracy: float | None = None
+    """The run ends when the mean accuracy of three successive evaluations is at least this."""
     participation: Participation = Participation()
     replanning: Replanning = Replanning()
     plan_b: dict[str, str | float] | None = None
@@ -143,11 +146,12 @@ class RunConfig(_Table, frozen=True, kw_only=True):
         """Whether the model is evaluated after round `round_index`."""
         return (round_index + 1) % self.evaluate_every == 0 or round_index + 1 == self.rounds
 
-    def reached(self, accuracy: float | None) -> bool:
-        """Whether the run may end with a model of this accuracy."""
-        if self.stop_at_accuracy is None or accuracy is None:
-            return False
-        return accuracy >= self.stop_at_accuracy
+    def is_over(self, accuracies: Sequence[float | None]) -> bool:
+        """Whether a run ends after rounds with these accuracies, None where none was measured."""
+        if len(accuracies) == self.rounds:
+            return True
+        target = self.stop_at_accuracy
+        return target is not None and rounds_to_target(accuracies, target) is not None
 
 
 def make_config(**settings: Any) -> RunConfig:

@@ -82,9 +82,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all rounds took place, or the accuracy to stop at was reached."""
-        if len(self.records) == self.config.rounds:
-            return True
-        return bool(self.records) and self.config.reached(self.records[-1].accuracy)
+        return self.config.is_over([record.accuracy for record in self.records])
 
     @property
     def accuracy(self) -> float | None:

@@ -95,7 +95,7 @@ class Session:
                     decisions.append(decision)
                     for listener in listeners:
                         listener(record)
-                    if len(records) == self.config.rounds or self.config.reached(record.accuracy):
+                    if self.config.is_over([record.accuracy for record in records]):
                         break
             except TrainingDiverged as error:
                 run = replace(so_far, records=records, decisions=decisions, weights=weights)

@@ -119,7 +119,7 @@ def simulate(
     evaluate_every : int
         Rounds from one evaluation to the next; the last round is always evaluated.
     stop_at_accuracy : float, optional
-        End when the test accuracy is at least this.
+        End when the mean test accuracy of three successive evaluations is at least this.
     workers : int
         Processes that share the training. A script that uses several must be guarded by
         `if __name__ == "__main__"`.
