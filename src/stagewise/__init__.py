@@ -36,6 +36,7 @@ if _typing.TYPE_CHECKING:
     from stagewise.policies.diverse import Diverse as Diverse
     from stagewise.policies.plan_policy import PlanPolicy as PlanPolicy
     from stagewise.policies.policy import Policy as Policy
+    from stagewise.policies.proven import Proven as Proven
     from stagewise.policies.registry import make_policy as make_policy
     from stagewise.policies.registry import policy_names as policy_names
     from stagewise.policies.remedied import Remedied as Remedied
@@ -78,6 +79,7 @@ _HOME = {
     "Plan": "plans",
     "PlanPolicy": "policies.plan_policy",
     "Policy": "policies.policy",
+    "Proven": "policies.proven",
     "Remedied": "policies.remedied",
     "Replanned": "policies.replanned",
     "Replanning": "runs.config",

@@ -9,6 +9,7 @@ from stagewise.plans import Plan
 from stagewise.policies.diverse import Diverse
 from stagewise.policies.plan_policy import PlanPolicy
 from stagewise.policies.policy import Policy
+from stagewise.policies.proven import Proven
 from stagewise.policies.registry import PolicyLike, make_policy
 from stagewise.policies.remedied import Remedied, Remedy
 from stagewise.policies.replanned import PlanStore, Replanned, Triggers
@@ -30,6 +31,7 @@ def decide(
     diversity: float = 0.0,
     replanning: Triggers | None = None,
     seconds: float | None = None,
+    prove: bool = False,
     progress: Progress | None = None,
 ) -> list[Decision]:
     """Plan B: decide round after round from a plan.
@@ -53,6 +55,8 @@ def decide(
         When Plan A is to run again.
     seconds : float, optional
         The time that one decision may take.
+    prove : bool
+        Whether `exact` is to settle the rounds that stay infeasible: see `Proven`.
     progress : function, optional
         Called with every decision.
 
@@ -72,6 +76,7 @@ def decide(
     """
     policy = wrapped(
         PlanPolicy(plan, method, mode, seconds),
+        prove=prove,
         remedy=remedy,
         diversity=diversity,
         replanning=replanning,
@@ -88,6 +93,7 @@ def solve(
     *,
     seed: int = 0,
     seconds: float | None = None,
+    prove: bool = False,
     progress: Progress | None = None,
 ) -> list[Decision]:
     """Decide round after round by any policy; those without a plan solve P0 again in each.
@@ -104,6 +110,8 @@ def solve(
         Of every random draw.
     seconds : float, optional
         The time that one decision may take.
+    prove : bool
+        Whether `exact` is to settle the rounds that stay infeasible: see `Proven`.
     progress : function, optional
         Called with every decision.
 
@@ -115,7 +123,7 @@ def solve(
     >>> [decision.method for decision in stagewise.solve(scenario, rounds, "pool")]
     ['pool-flexible', 'pool-flexible']
     """
-    policy = make_policy(method, scenario, seed, seconds)
+    policy = wrapped(make_policy(method, scenario, seed, seconds), prove=prove)
     played = run_rounds(policy, numbered(scenario, rounds), NoTraining(progress))
     return [decided.decision for decided in played]
 
@@ -123,6 +131,7 @@ def solve(
 def wrapped(
     policy: Policy,
     *,
+    prove: bool = False,
     remedy: Remedy | None = None,
     diversity: float = 0.0,
     replanning: Triggers | None = None,
@@ -130,6 +139,8 @@ def wrapped(
     store: PlanStore | None = None,
 ) -> Policy:
     """`policy` with what is asked for around it; a policy that lacks what is needed is an error."""
+    if prove:
+        policy = Proven(policy)
     if finite("diversity", diversity, 0) > 0:
         policy = Diverse(policy, diversity)
     if remedy is not None:

@@ -30,6 +30,12 @@ PlanFile = Annotated[str, typer.Argument(help="Plan file.")]
 RoundsFile = Annotated[str, typer.Option("--online", help="Rounds file: who is online.")]
 Seconds = Annotated[float | None, typer.Option(help="Time limit of one search, in seconds.")]
 Risk = Annotated[str, typer.Option(help="exact, sampled or markov.")]
+Prove = Annotated[
+    bool,
+    typer.Option(
+        "--prove", help="Let exact settle the rounds that stay infeasible: a minute each."
+    ),
+]
 
 
 def plan(
@@ -53,7 +59,7 @@ def plan(
     )
 
 
-@with_options(WRAPPERS | REPLANNING | {"seconds": (Seconds, None)})
+@with_options(WRAPPERS | REPLANNING | {"seconds": (Seconds, None), "prove": (Prove, False)})
 def decide(
     scenario: ScenarioFile,
     plan: PlanFile,
@@ -73,7 +79,10 @@ def decide(
     world = stagewise.load_scenario(scenario)
     long_term = stagewise.load_plan(plan, world)
     rounds = stagewise.load_rounds(online, world)
-    with _progress("deciding", len(rounds)) as bar:
+    with (
+        _progress("deciding", len(rounds)) as bar,
+        _log_lines_to(_print_status, "stagewise.policies.proven"),
+    ):
         decisions = stagewise.decide(
             long_term,
             rounds,
@@ -93,6 +102,7 @@ def solve(
     method: Annotated[str, typer.Option(help="See `stagewise methods`.")],
     seed: Seed = 0,
     seconds: Seconds = None,
+    prove: Prove = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show incumbent, bound and gap on standard error.")
     ] = False,
@@ -102,7 +112,8 @@ def solve(
     rounds = stagewise.load_rounds(online, world)
     with (
         _progress("solving", len(rounds)) as bar,
-        _log_lines_to(_print_status if verbose else bar.note),
+        _log_lines_to(_print_status, "stagewise.policies.proven"),
+        _log_lines_to(_print_status if verbose else bar.note, "stagewise.policies.exact"),
     ):
         decisions = stagewise.solve(
             world,
@@ -110,6 +121,7 @@ def solve(
             method=method,
             seed=seed,
             seconds=seconds,
+            prove=prove,
             progress=lambda decision: bar.advance(),
         )
     stagewise.save_decisions(decisions, output)
@@ -255,15 +267,15 @@ def _progress(what: str, total: int) -> "Iterator[_Bar]":
 
 
 @contextmanager
-def _log_lines_to(show: "Callable[[str], None]") -> "Iterator[None]":
-    """Hand every line that a solver logs to `show`."""
+def _log_lines_to(show: "Callable[[str], None]", source: str) -> "Iterator[None]":
+    """Hand every line that the module `source` logs to `show`."""
     import logging
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             show(record.getMessage())
 
-    logger, handler = logging.getLogger("stagewise"), Lines()
+    logger, handler = logging.getLogger(source), Lines()
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

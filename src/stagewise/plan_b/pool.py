@@ -1,17 +1,16 @@
 """Plan B from a pool of clusters: look up, price, search the few that are left."""
 
-import time
+from dataclasses import replace
 from functools import cache, lru_cache
 
 import numpy as np
 
-from stagewise.exact.solver import solve_exactly
 from stagewise.plans import Plan
 from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
 from stagewise.pool.pick import pick_from_library, pick_on_the_spot
 from stagewise.pool.surcharge import surcharged
-from stagewise.problem.statement import Mode, Problem, p0, p2
+from stagewise.problem.statement import Mode, p0, p2
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
 from stagewise.search.instance import Instance, build_instance
@@ -21,26 +20,17 @@ from stagewise.warm_up import smallest_scenario
 from stagewise.world.rounds import Round, everybody_online
 from stagewise.world.scenario import IntArray, Scenario
 
-_HARDER = Effort(runs=2, moves_per_edge=8_000)
-_PROVABLE_EDGES = 12
-_PROOF_SECONDS = 2.0
+# A few milliseconds: it makes infeasible rounds less so, and hardly ever feasible.
+_HARDER = Effort(runs=2, moves_per_edge=2_000, fix_moves_per_edge=4_000)
 
 
 def pool(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) -> IntArray:
-    """The round's assignment from the plan's library; infeasible only after a try at a proof.
+    """The round's assignment from the plan's library.
 
     In `strict` mode an edge's clusters must hold its online long-term clients: they are generated for
-    the round, around these. `seconds` bounds the proof that a round is infeasible.
+    the round, around these. Whether a round that stays infeasible is so is left to `Proven`.
     """
-    began = time.perf_counter()
-    found = pick_round(plan, round_, mode, seconds)
-    if found.violation > 0 and len(plan.scenario.edges) <= _PROVABLE_EDGES:
-        left = _PROOF_SECONDS
-        if seconds is not None:
-            left = min(left, seconds - (time.perf_counter() - began))
-        if left > 0:
-            found = _with_proof(p2(round_, plan.edge_of, mode), found, left)
-    return found.assignment
+    return pick_round(plan, round_, mode, seconds).assignment
 
 
 def pick_round(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) -> Found:
@@ -84,18 +74,18 @@ def _search_harder(instance: Instance, found: Found, seed: int, seconds: float |
     )
 
 
-def _with_proof(problem: Problem, found: Found, seconds: float) -> Found:
-    """What `exact` finds in a short time: an infeasible answer must not be for want of searching."""
-    proven = solve_exactly(problem, seconds=seconds)
-    return Found(proven.assignment, 0.0, proven.value) if np.isfinite(proven.value) else found
-
-
 @cache
 def load_pool() -> None:
-    """Load or compile what picking needs, on the smallest scenario there is."""
+    """Load or compile what picking needs, on the smallest scenarios there are."""
     scenario = smallest_scenario()
-    round_ = everybody_online(scenario)
-    pick_from_library(build_instance(p0(round_)), build_library(scenario), round_)
+    library = build_library(scenario)
+    # In a round that stays infeasible everything is tried.
+    out_of_reach = replace(scenario, limits=replace(scenario.limits, data_min=100))
+    for world in (scenario, out_of_reach):
+        round_ = everybody_online(world)
+        instance = build_instance(p0(round_))
+        found = pick_from_library(instance, library, round_)
+        _search_harder(instance, found, 0, None)
 
 
 def library_of(plan: Plan) -> Library:

@@ -27,7 +27,7 @@ LOGGER = logging.getLogger(__name__)
 
 def exact_policy(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
     """Stops at a gap of 0.1%, or after `seconds` with the bound reached by then."""
-    _load()
+    load_exact()
     return _Exact(seed, DEFAULT_SECONDS if seconds is None else seconds)
 
 
@@ -61,7 +61,7 @@ def _state(cost: float, bound: float) -> str:
 
 
 @cache
-def _load() -> None:
+def load_exact() -> None:
     """Load or compile what the search needs, on the smallest scenario there is."""
     scenario = smallest_scenario()
     problem = p0(everybody_online(scenario))

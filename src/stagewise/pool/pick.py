@@ -185,6 +185,9 @@ def _search(instance: Instance, columns: Columns, prices: Prices) -> Columns:
             if priced.choice is not None:
                 return _finish(instance, columns, priced)
             prices = priced.prices
+        held = np.bincount(columns.edge, minlength=len(instance.capacity))
+        if (held[instance.in_round] == 0).any():
+            break  # whatever the others spare: this edge has no cluster
         if generation < _GENERATIONS - 1:
             edges = list(range(len(instance.capacity)))
             columns = _in_order(join([columns, _generate(instance, edges, prices)]))
