@@ -6,9 +6,9 @@
 The rules are those of `stagewise.Policy`, tried on small scenarios of many kinds: ordinary and
 fluctuating rounds, links and whole edges down, measured costs, nobody online, everybody online, one
 client, edges without capacity, clients without links; and what is asked of any policy besides: that it
-learns without changing what it observes, that it goes on from its state as if nothing had happened, that
-it keeps to a time limit, and that remedies, diversity and replanning work over it or are refused in one
-line.
+learns without changing what it observes, and from training only if it says so, that it goes on from its
+state as if nothing had happened, that it keeps to a time limit, and that remedies, diversity and
+replanning work over it or are refused in one line.
 """
 
 import time
@@ -26,6 +26,7 @@ from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.policies.registry import make_policy
 from stagewise.policies.remedied import Remedied
 from stagewise.policies.replanned import Replanned, Triggers
+from stagewise.randomness import generator
 from stagewise.runs.checkpoint import state_from_arrays, state_to_arrays
 from stagewise.world.fluctuation import fluctuate
 from stagewise.world.generate import numeric
@@ -70,6 +71,7 @@ def conformance_problems(factory: PolicyFactory, *, seeds: int = 2) -> list[str]
             problems += _lines(f"{name}, seed {seed}", _try(make, rounds))
         rounds = bernoulli(numeric(clients=30, edges=3, seed=seed), 2 * _ROUNDS, seed)
         problems += _lines(f"state, seed {seed}", _try_state(make, rounds))
+        problems += _lines(f"feedback, seed {seed}", _try_feedback(make, rounds))
         for name, wrap in _WRAPPERS.items():
             problems += _lines(f"wrapped, seed {seed}: {name}", _try_wrapper(make, wrap, rounds))
         limited = _try_time_limit(factory, seed)
@@ -157,6 +159,33 @@ def _try_state(make: Make, rounds: list[Round]) -> Iterator[str]:
             return
 
 
+def _try_feedback(make: Make, rounds: list[Round]) -> Iterator[str]:
+    """A policy that says it uses no feedback must not care what training gave."""
+    with _attempt(_MAKING):
+        told, untold = make(rounds[0].scenario), make(rounds[0].scenario)
+    if told.uses_feedback:
+        return
+    for round_ in rounds:
+        with _attempt(f"round {round_.index}: "):
+            answer, expected = _play(told, round_, _trained), _play(untold, round_)
+        if not np.array_equal(answer, expected):
+            yield (
+                f"round {round_.index}: answers depend on what training gave: `uses_feedback` must be "
+                f"true, but is not"
+            )
+            return
+
+
+def _trained(outcome: Outcome) -> Outcome:
+    """The same with figures as training gives them, others in every round."""
+    draw = generator(0, "what training gave", outcome.decision.round.index).random
+    count = len(outcome.clients)
+    clients = replace(
+        outcome.clients, loss_before=draw(count), loss_after=draw(count), update_norm=draw(count)
+    )
+    return replace(outcome, clients=clients, accuracy=float(draw()), loss=float(draw()))
+
+
 def _try_time_limit(factory: PolicyFactory, seed: int) -> Iterator[str]:
     """Whole answers in the time that is given, with links down too."""
     scenario = numeric(clients=60, edges=3, seed=seed)
@@ -200,11 +229,13 @@ def _try_wrapper(
             _play(policy, round_)
 
 
-def _play(policy: Policy, round_: Round) -> IntArray:
-    """The answer in a round that then goes as decided."""
+def _play(
+    policy: Policy, round_: Round, change: Callable[[Outcome], Outcome] = lambda outcome: outcome
+) -> IntArray:
+    """The answer in a round that then goes as decided, but for what `change` makes of it."""
     answer = policy.decide(round_)
     decision = make_decision(round_, answer, method=policy.title, decision_ms=0.0)
-    policy.observe(expected_outcome(decision))
+    policy.observe(change(expected_outcome(decision)))
     return answer.edge_of
 
 

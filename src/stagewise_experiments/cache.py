@@ -1,4 +1,7 @@
-"""The outputs of cells, kept under their keys in `<out>/cells`: whole or not at all."""
+"""The outputs of cells, kept under their keys in `<out>/cells`: whole or not at all.
+
+Beside them, `<out>/decisions` is for workers to keep what policies decided: measures/decided.py.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +17,7 @@ from stagewise_experiments.worker import Report, Request, key_of
 
 FORMAT: Literal["stagewise-cell/1"] = "stagewise-cell/1"
 FOLDER = "cells"
+DECISIONS = "decisions"
 
 
 class _CachedCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +42,9 @@ class Cache:
 
     def __init__(self, out: Path) -> None:
         self._folder = out / FOLDER
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.decisions = out.resolve() / DECISIONS
+        for folder in (self._folder, self.decisions):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, key: str) -> Report | None:
         """The cell's report; None where it never ended well, or its file is damaged."""

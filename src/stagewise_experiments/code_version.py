@@ -21,14 +21,24 @@ _WITHOUT_EFFECT = (
     "testing.py",
 )
 """Of the library: what only users touch."""
+_TRAINING = ("datasets/", "models/", "training/", "runs/", "simulator/", "versions.py")
+"""Of the library: what only comes after a decision."""
 _WITH_EFFECT = ("measures/", "setting.py")
 """Of the experiments: the rest only schedules and presents what these measure."""
+_DECIDING = ("measures/decided.py",)
+"""Of the experiments: what makes policies of settings."""
 
 
 @cache
 def code_version() -> str:
     """16 hexadecimal digits, the same wherever the sources are."""
-    return digest_of(Path(stagewise.__file__).parent, Path(__file__).parent)
+    return digest_of(*_packages())
+
+
+@cache
+def deciding_version() -> str:
+    """The same of the sources that decide, given a scenario and rounds."""
+    return deciding_digest_of(*_packages())
 
 
 @cache
@@ -47,8 +57,23 @@ def policy_version(name: str) -> str | None:
 
 def digest_of(library: Path, experiments: Path) -> str:
     """The digest of our own sources below the folders of the two packages."""
-    ours = [(n, path) for n, path in _sources(library) if not n.startswith(_WITHOUT_EFFECT)]
-    measures = [(n, path) for n, path in _sources(experiments) if n.startswith(_WITH_EFFECT)]
+    return _digest_without(library, _WITHOUT_EFFECT, experiments, _WITH_EFFECT)
+
+
+def deciding_digest_of(library: Path, experiments: Path) -> str:
+    """The same of those that decide."""
+    return _digest_without(library, _WITHOUT_EFFECT + _TRAINING, experiments, _DECIDING)
+
+
+def _packages() -> tuple[Path, Path]:
+    return Path(stagewise.__file__).parent, Path(__file__).parent
+
+
+def _digest_without(
+    library: Path, without: tuple[str, ...], experiments: Path, only: tuple[str, ...]
+) -> str:
+    ours = [(n, path) for n, path in _sources(library) if not n.startswith(without)]
+    measures = [(n, path) for n, path in _sources(experiments) if n.startswith(only)]
     return _digest([*ours, *((f"experiments/{name}", path) for name, path in measures)])
 
 

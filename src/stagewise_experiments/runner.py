@@ -64,7 +64,8 @@ def run_experiments(
         timings.learn(setting, seconds)
     reports = {key: report for key in requests if (report := cache.get(key)) is not None}
     waiting = {key: kinds_of(cell_of[key].setting) for key in requests if key not in reports}
-    queue = [Job(key, requests[key]) for key in _longest_first(waiting, timings)]
+    shared = {"decisions": str(cache.decisions)}
+    queue = [Job(key, requests[key] | shared) for key in _longest_first(waiting, timings)]
     failures = 0
     with show_progress(len(waiting)) as progress:
 

@@ -74,6 +74,9 @@ class Setting(_Table, frozen=True, kw_only=True):
     """A method of `stagewise methods`; for `planning` and `risk` a planner: `paper`, `local-search`
     or `pool`."""
     seed: int
+    training_seed: int | None = None
+    """Of the data's distribution over clients, the first model and the batches; by default `seed`. Cells
+    that differ in it alone share scenario, rounds, plans and decisions."""
     scenario: ScenarioSetting = ScenarioSetting()
     participation: ParticipationSetting = ParticipationSetting()
     rounds: int = 30
@@ -101,6 +104,8 @@ class Setting(_Table, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         seed_number(self.seed)
+        if self.training_seed is not None:
+            seed_number(self.training_seed)
         whole("rounds", self.rounds, 1)
         whole("evaluate_every", self.evaluate_every, 1)
         whole("draws", self.draws, 1)

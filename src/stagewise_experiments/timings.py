@@ -39,7 +39,7 @@ class Timings:
 
 def kinds_of(setting: Setting) -> tuple[str, ...]:
     """Ever larger groups of cells that this one is in: its repetitions with other seeds first."""
-    fields = msgspec.to_builtins(msgspec.structs.replace(setting, seed=0))
+    fields = msgspec.to_builtins(msgspec.structs.replace(setting, seed=0, training_seed=None))
     scenario = setting.scenario
     size = (setting.dataset, setting.model, scenario.kind, scenario.clients, scenario.edges)
     trained = setting.dataset if setting.measure == "training" else ""

@@ -7,6 +7,7 @@ import hashlib
 import threading
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from stagewise_experiments.machine import this_machine
 from stagewise_experiments.setting import Setting, make_setting
 
 Request = dict[str, Any]
+"""All that decides what comes out of a cell; where it is sent, also the folder of `decisions`."""
 Report = dict[str, Any]
 """`outputs` or `error`, `seconds` and `machine`."""
 
@@ -81,9 +83,10 @@ def _outputs(request: Request) -> dict[str, Any]:
             raise StagewiseError(f"{name}: {problem}: workers must have the same data as it")
     from stagewise_experiments.measures import run_cell
 
+    folder = Path(request["decisions"]) if "decisions" in request else None
     # What comes from a worker and what was kept are to be the same to the last digit.
     outputs: dict[str, Any] = msgspec.json.decode(
-        msgspec.json.encode(run_cell(setting, request["device"]))
+        msgspec.json.encode(run_cell(setting, request["device"], folder))
     )
     return outputs
 

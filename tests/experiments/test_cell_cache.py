@@ -26,6 +26,7 @@ BASE: Setting = cells_of(small(), "quick")[0].setting
 OTHER = {
     "policy": "fedcs",
     "seed": 5,
+    "training_seed": 7,
     "dataset": "fashion-mnist",
     "model": "lenet5",
     "risk": "markov",

@@ -299,7 +299,7 @@ def test_a_worker_with_other_data_refuses(monkeypatch, tmp_path):
     ],
 )
 def test_whatever_goes_wrong_in_a_cell_is_one_line(monkeypatch, failure, said):
-    def run_cell(setting: Setting, device: str) -> dict:
+    def run_cell(setting: Setting, device: str, folder: Path | None) -> dict:
         raise failure
 
     monkeypatch.setattr("stagewise_experiments.measures.run_cell", run_cell)
@@ -310,7 +310,7 @@ def test_whatever_goes_wrong_in_a_cell_is_one_line(monkeypatch, failure, said):
 
 def test_outputs_that_are_no_json_are_a_failure(monkeypatch):
     monkeypatch.setattr(
-        "stagewise_experiments.measures.run_cell", lambda setting, device: {"x": object()}
+        "stagewise_experiments.measures.run_cell", lambda setting, device, folder: {"x": object()}
     )
     done = worker.work(worker.request_of(cells_of(small(), "quick")[0].setting))
     assert done["error"].startswith("TypeError")

@@ -14,8 +14,7 @@ from stagewise.runs.config import Replanning
 from stagewise.runs.target import rounds_to_target
 from stagewise.world.generate import numeric
 from stagewise.world.scenario import Limits
-from stagewise_experiments.measures import decisions as decisions_module
-from stagewise_experiments.measures import run_cell
+from stagewise_experiments.measures import decided, run_cell
 from stagewise_experiments.measures.risk import violation_shares
 from stagewise_experiments.measures.scenarios import make_rounds, make_scenario, read_dataset
 from stagewise_experiments.measures.training import fewer_test_images
@@ -72,9 +71,9 @@ def test_exact_brings_its_bound_within_its_time(monkeypatch):
         given.append(seconds)
         return real(name, scenario, seed, seconds)
 
-    monkeypatch.setattr(decisions_module.stagewise, "make_policy", make, raising=False)
+    monkeypatch.setattr(decided.stagewise, "make_policy", make, raising=False)
     run_cell(setting)
-    assert given[-1] == decisions_module.SECONDS["exact"]
+    assert given[-1] == decided.SECONDS["exact"]
 
 
 def test_an_edge_without_clients_has_no_divergence():

@@ -38,6 +38,8 @@ class Diverse(Wrapper):
     ['pool-flexible', 'pool-flexible']
     """
 
+    uses_feedback = False  # who served is decided, not learned
+
     def __init__(self, policy: Policy, weight: float) -> None:
         super().__init__(policy)
         self.weight = finite("diversity", weight, 0, open_below=True)

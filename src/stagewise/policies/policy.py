@@ -42,6 +42,15 @@ class Policy(ABC):
     takes_surcharge: bool = False
     """Whether `decide` looks at `round.surcharge`, which diversity needs."""
 
+    uses_feedback: bool = False
+    """Whether answers depend on what training gave; true of a class that has an `observe` of its own
+    and says nothing else. Without, rounds can be decided before they are trained, or once for all."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "observe" in vars(cls) and "uses_feedback" not in vars(cls):
+            cls.uses_feedback = True
+
     @property
     def plan(self) -> Plan | None:
         """The long-term plan it follows, if it follows one."""
@@ -92,6 +101,8 @@ class PolicyFactory(Protocol):
 class Wrapper(Policy):
     """Changes what another policy decides; what it does not change is the other's."""
 
+    uses_feedback = False  # by itself
+
     def __init__(self, policy: Policy) -> None:
         instance_of("policy", policy, Policy)
         self.policy = policy
@@ -99,6 +110,7 @@ class Wrapper(Policy):
         self.mode = policy.mode
         self.plan_b = policy.plan_b
         self.takes_surcharge = policy.takes_surcharge
+        self.uses_feedback = policy.uses_feedback or type(self).uses_feedback
 
     @property
     def plan(self) -> Plan | None:

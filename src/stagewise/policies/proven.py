@@ -1,4 +1,4 @@
-"""Rounds that a policy leaves infeasible, settled by `exact`: feasible after all, or proven not to be."""
+"""Rounds that a policy leaves infeasible, settled by `exact`: feasible after all, or proven not to."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""When training has reached an accuracy: one rule, for runs that end there and for what is counted up to it."""
+"""When training has reached an accuracy: the rule by which runs end, and costs to it are counted."""
 
 import math
 from collections.abc import Iterable

@@ -5,7 +5,7 @@ from typing import Any
 
 import stagewise
 from stagewise import Plan, Scenario
-from stagewise_experiments.measures.decisions import prepare_plans
+from stagewise_experiments.measures.preparation import prepare_plans
 from stagewise_experiments.measures.scenarios import make_scenario
 from stagewise_experiments.setting import Setting
 

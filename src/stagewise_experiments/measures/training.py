@@ -1,48 +1,53 @@
 """A model trained under a policy, until its target or through all rounds."""
 
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import stagewise
-from stagewise import Dataset, Replanning
+from stagewise import Dataset
 from stagewise.runs.records import RoundRecord
 from stagewise.runs.run import RunDiverged
-from stagewise_experiments.measures.decisions import finite_or_none, make_policy, replan_every
+from stagewise_experiments.measures.decided import DecidedRounds
+from stagewise_experiments.measures.decisions import finite_or_none
 from stagewise_experiments.measures.scenarios import make_rounds, read_dataset
 from stagewise_experiments.setting import Setting
 
 
-def measure_training(setting: Setting, device: str = "cpu") -> dict[str, Any]:
+def measure_training(
+    setting: Setting, device: str = "cpu", folder: Path | None = None
+) -> dict[str, Any]:
     """Every round as it was trained; `stopped` says why training could not go on, if it diverged."""
     data = read_dataset(setting.dataset, setting.image_size)
     if setting.test_samples is not None:
         data = fewer_test_images(data, setting.test_samples)
     scenario, rounds = make_rounds(setting)
-    policy = make_policy(setting, scenario)
     stopped = None
-    try:
-        run = stagewise.simulate(
-            scenario,
-            data,
-            policy,
-            setting.rounds,
-            setting.seed,
-            model=setting.model,
-            learning_rate=setting.learning_rate,
-            device=device,
-            participation=rounds,
-            replanning=Replanning(every=replan_every(setting, policy)),
-            diversity=setting.diversity,
-            evaluate_every=setting.evaluate_every,
-            stop_at_accuracy=setting.target_accuracy if setting.stop_at_target else None,
-        )
-    except RunDiverged as error:
-        run, stopped = error.run, str(error)
+    with closing(DecidedRounds(setting, scenario, rounds, folder)) as decided:
+        try:
+            run = stagewise.simulate(
+                scenario,
+                data,
+                decided.policy(),
+                setting.rounds,
+                setting.seed if setting.training_seed is None else setting.training_seed,
+                model=setting.model,
+                learning_rate=setting.learning_rate,
+                device=device,
+                participation=rounds,
+                evaluate_every=setting.evaluate_every,
+                stop_at_accuracy=setting.target_accuracy if setting.stop_at_target else None,
+            )
+        except RunDiverged as error:
+            run, stopped = error.run, str(error)
+    # A plan counts from the round it was there for, that in which training diverged included.
+    begun = len(run.records) + (stopped is not None)
     return {
-        "rounds": [_figures(record) for record in run.records],
-        "plan_ms": list(run.plan_ms),
+        "rounds": [_figures(record, decided.decision_ms(record.round)) for record in run.records],
+        "plan_ms": decided.plan_ms(begun),
         "target_accuracy": setting.target_accuracy,
         "samples": len(data.train_labels),
         "stopped": stopped,
@@ -67,7 +72,7 @@ def fewer_test_images(data: Dataset, count: int) -> Dataset:
     return replace(data, test_images=data.test_images[chosen], test_labels=labels[chosen])
 
 
-def _figures(record: RoundRecord) -> dict[str, Any]:
+def _figures(record: RoundRecord, decision_ms: float | None) -> dict[str, Any]:
     return {
         "accuracy": record.accuracy,
         "loss": finite_or_none(record.loss),
@@ -76,5 +81,5 @@ def _figures(record: RoundRecord) -> dict[str, Any]:
         "energy_j": record.energy_j,
         "clients": record.clients,
         "feasible": record.feasible,
-        "decision_ms": record.decision_ms,
+        "decision_ms": record.decision_ms if decision_ms is None else decision_ms,
     }
