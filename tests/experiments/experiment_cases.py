@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from stagewise import Answer, Outcome, Policy, Round, Scenario
 from stagewise_experiments.experiment import Experiment
 from stagewise_experiments.machine import this_machine
 
@@ -125,6 +127,32 @@ def threads_of_worker(request: dict[str, Any]) -> dict[str, Any]:
 
     np.ones((2, 2)) @ np.ones((2, 2))
     return report([pool["num_threads"] for pool in threadpool_info()])
+
+
+class _Learner(Policy):
+    """Everybody serves where they can, but for some that depend on the model's loss."""
+
+    def __init__(self) -> None:
+        self.loss = 0.0
+
+    def decide(self, round_: Round) -> Answer:
+        links, room = round_.scenario.links, round_.scenario.edges.capacity.copy()
+        answer = np.full(len(round_.online), -1)
+        for link in np.flatnonzero(round_.usable).tolist():
+            client, edge = links.client[link], links.edge[link]
+            if answer[client] < 0 and room[edge] > 0:
+                answer[client] = edge
+                room[edge] -= 1
+        rest = np.flatnonzero(answer >= 0)[: int(1e4 * self.loss) % 5]
+        answer[rest] = -1
+        return Answer(answer)
+
+    def observe(self, outcome: Outcome) -> None:
+        self.loss = outcome.loss or 0.0
+
+
+def learner(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+    return _Learner()
 
 
 def report(value: Any) -> dict[str, Any]:

@@ -77,14 +77,13 @@ def _search_harder(instance: Instance, found: Found, seed: int, seconds: float |
 @cache
 def load_pool() -> None:
     """Load or compile what picking needs, on the smallest scenarios there are."""
-    scenario = smallest_scenario()
-    library = build_library(scenario)
-    # In a round that stays infeasible everything is tried.
-    out_of_reach = replace(scenario, limits=replace(scenario.limits, data_min=100))
-    for world in (scenario, out_of_reach):
-        round_ = everybody_online(world)
+    smallest = smallest_scenario()
+    # Enough data for both edges, for one of them, for none: where limits are broken more is tried.
+    for data_min in (5, 10, 100):
+        scenario = replace(smallest, limits=replace(smallest.limits, data_min=data_min))
+        round_ = everybody_online(scenario)
         instance = build_instance(p0(round_))
-        found = pick_from_library(instance, library, round_)
+        found = pick_from_library(instance, build_library(scenario), round_)
         _search_harder(instance, found, 0, None)
 
 

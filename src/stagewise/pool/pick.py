@@ -50,7 +50,14 @@ online clients' links are from those it was made for, in parts of these."""
 _ROUND_CLUSTERS = 40  # of each edge, where the library does not fit the round
 _ROUND_PASSES = 3
 _STEPS_BETWEEN = 12
-_POLISH = Effort(runs=1, moves_per_edge=300, start_temperature=0.02, end_temperature=0.005)
+# Edges in violation get a few thousand moves: more have never made one feasible.
+_POLISH = Effort(
+    runs=1,
+    moves_per_edge=300,
+    start_temperature=0.02,
+    end_temperature=0.005,
+    fix_moves_per_edge=5_000,
+)
 
 
 def pick_from_library(

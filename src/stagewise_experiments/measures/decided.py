@@ -7,6 +7,7 @@ that are there, and decide as many rounds more as they need.
 
 import contextlib
 import hashlib
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -94,14 +95,14 @@ class DecidedRounds:
 
     def policy(self) -> Policy:
         """A policy to train by: one that answers as decided, or the cell's own if it uses feedback."""
-        if not self._known.rounds:
-            self._own_policy()
-        if not self._known.uses_feedback:
-            return _AsDecided(self)
-        # What it answers without training, as it may be in the folder, is of no use here.
-        self._known = _Answers(inputs=self._inputs, uses_feedback=True)
-        self._policy, self._path = None, None
-        return self._own_policy()
+        with _alone_with(self._path):
+            self._read()
+            if self._known.uses_feedback:  # what it answered without training is of no use here
+                self._known = _Answers(inputs=self._inputs)
+            if not self._known.rounds and self._own_policy().uses_feedback:
+                return self._own_policy()
+            self._decide(1)
+        return _AsDecided(self)
 
     def answer(self, index: int) -> Answer:
         """The answer in a round, which is decided now if it never was."""
@@ -130,22 +131,36 @@ class DecidedRounds:
 
     def _know(self, count: int) -> None:
         """Have the answers of the first `count` rounds."""
-        if len(self._known.rounds) >= count:
-            return
-        with _alone_with(self._path):
-            self._read()
-            if len(self._known.rounds) < count:
+        if len(self._known.rounds) < count:
+            with _alone_with(self._path):
+                self._read()
                 self._decide(count)
-                self._write()
 
     def _decide(self, count: int) -> None:
-        policy, known = self._own_policy(), self._known.rounds
+        """Decide what is missing of the first `count` rounds.
+
+        Whoever decides the rest needs the plan. So further rounds follow for as long as that took, at
+        the most: where decisions are fast these are all, and nobody makes the plan again.
+        """
+        if len(self._known.rounds) >= count:
+            return
+        policy = self._own_policy()
+        while len(self._known.rounds) < count:
+            self._decide_next(policy)
+        until = time.perf_counter() + seconds_ahead(policy)
+        while len(self._known.rounds) < len(self._rounds) and time.perf_counter() < until:
+            self._decide_next(policy)
+
+    def _decide_next(self, policy: Policy) -> None:
+        """Decide the first round that is missing, and keep it."""
+        known = self._known.rounds
         if known and not self._known.has_state:
             self._next = len(known)  # nothing from the rounds between is needed
-        for played in run_rounds(policy, self._own_rounds(count)):
-            if played.decision.round.index >= len(known):
+        for played in run_rounds(policy, self._own_rounds(len(known) + 1)):
+            if played.decision.round.index == len(known):
                 known.append(_answered(played.decision))
         self._known.has_state = bool(policy.state())
+        self._write()
 
     def _own_rounds(self, count: int) -> Iterator[Round]:
         """The rounds up to `count` that are still to come for the cell's own policy."""
@@ -204,6 +219,11 @@ class _AsDecided(Policy):
 
     def decide(self, round_: Round) -> Answer:
         return self._decided.answer(round_.index)
+
+
+def seconds_ahead(policy: Policy) -> float:
+    """How long rounds are decided ahead: as long as the policy's plan took."""
+    return 0.0 if policy.plan is None else policy.plan.plan_ms / 1000
 
 
 def make_policy(setting: Setting, scenario: Scenario) -> Policy:
