@@ -22,7 +22,8 @@ from matplotlib.colors import to_hex
 
 from stagewise.errors import StagewiseError
 from stagewise_experiments.cells import Cell
-from stagewise_experiments.names import policy_name, style_of
+from stagewise.report.style import style_of
+from stagewise_experiments.names import policy_name
 from stagewise_experiments.pictures.figure import draw, picture_files
 from stagewise_experiments.results import Result
 from stagewise_experiments.series import Series

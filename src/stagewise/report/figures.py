@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from stagewise.randomness import generator
-from stagewise.report.style import FAINT, PALE, WARNING, colour, edge_colour, labels, line_style
+from stagewise.report.style import FAINT, PALE, WARNING, colour, edge_colour, labels, line_styles
 from stagewise.runs.run import Run
 from stagewise.world.scenario import FloatArray, IntArray
 
@@ -43,7 +43,7 @@ def mean_bars(runs: Sequence[Run], axes: "Axes", field: str, unit: str) -> "Axes
             continue
         mean, low, high = values.mean(), np.quantile(values, 0.05), np.quantile(values, 0.95)
         spread = np.maximum([[mean - low], [high - mean]], 0)
-        axes.barh(number, mean, color=colour(number), height=0.62, alpha=0.85)
+        axes.barh(number, mean, color=colour(run), height=0.62, alpha=0.85)
         axes.errorbar(mean, number, xerr=spread, color="#333333", capsize=3, lw=1)
         axes.annotate(
             f"{mean:.3g}",
@@ -76,7 +76,7 @@ def decision_times(runs: Sequence[Run], axes: "Axes") -> "Axes":
                 times,
                 number + up,
                 s=12,
-                color=colour(number),
+                color=colour(run),
                 alpha=0.6,
                 lw=0,
                 label=label("a decision"),
@@ -119,7 +119,7 @@ def kld_by_round(run: Run, axes: "Axes", number: int) -> "Axes":
         known = [row[np.isfinite(row)] if np.isfinite(row).any() else np.zeros(1) for row in kld]
         low, middle, high = np.array([np.quantile(row, (0, 0.5, 1)) for row in known]).T
         axes.fill_between(rounds, low, high, color=PALE, lw=0, label=f"range of {len(edges)} edges")
-        axes.plot(rounds, middle, color=colour(number), label="median edge")
+        axes.plot(rounds, middle, color=colour(run), label="median edge")
     limit = run.scenario.limits.kld_max
     axes.axhline(limit, color=WARNING, ls="--", lw=1.2, label=f"limit {limit:g}")
     highest = max([limit, *kld[np.isfinite(kld)]])
@@ -136,7 +136,7 @@ def service_counts(run: Run, axes: "Axes", number: int) -> "Axes":
     order = np.lexsort((-online, -served))
     place = np.arange(len(order) + 1)
     axes.stairs(online[order], place, fill=True, color=PALE, label="online")
-    axes.stairs(served[order], place, fill=True, color=colour(number), label="trained")
+    axes.stairs(served[order], place, fill=True, color=colour(run), label="trained")
     never = int((served == 0).sum())
     axes.set_title(f"{never} of {len(served)} clients never trained")
     axes.set(xlabel="clients, busiest first", ylabel="rounds")
@@ -163,14 +163,14 @@ def times_online(run: Run) -> IntArray:
 
 
 def _accuracy(runs: Sequence[Run], axes: "Axes", across: Sequence[FloatArray]) -> None:
-    for number, (run, name, x) in enumerate(zip(runs, labels(runs), across, strict=True)):
+    for run, name, stroke, x in zip(runs, labels(runs), line_styles(runs), across, strict=True):
         y = np.array([np.nan if r.accuracy is None else r.accuracy for r in run.records])
         known = ~np.isnan(y)
         axes.plot(
             np.asarray(x)[known],
             y[known],
-            color=colour(number),
-            ls=line_style(number),
+            color=colour(run),
+            ls=stroke,
             marker="." if known.sum() <= 60 else None,
             label=name,
         )

@@ -33,7 +33,7 @@ def page(runs: Sequence[Run], map_round: int | None = None) -> str:
         datasets=sorted({run.config.dataset for run in runs}),
         headings=headings,
         rows=rows,
-        colours=[colour(number) for number in range(len(runs))],
+        colours=[colour(run) for run in runs],
         pictures=[(picture, _inline(picture)) for picture in draw_pictures(runs, map_round)],
         configurations=[(name, to_toml(run.config)) for name, run in zip(names, runs, strict=True)],
     )  # fmt: skip

@@ -1,14 +1,51 @@
-"""What all pictures share: the names and colours of runs."""
+"""What all pictures share: how methods look, and what runs are called."""
 
+import zlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stagewise.errors import one_line
 from stagewise.runs.run import Run
 
-# Okabe and Ito's colours, which people with any colour vision can tell apart; grey for their black.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
-# Paul Tol's: edges must not look like runs.
+
+@dataclass(frozen=True)
+class Style:
+    """How one method is drawn in every picture."""
+
+    colour: str
+    marker: str
+    line: str = "-"
+    width: float = 1.4
+
+    @property
+    def size(self) -> float:
+        """Of the marker: a star looks smaller than the others."""
+        return 10 if self.marker == "*" else 5.5
+
+
+# Okabe and Ito's colours for our method and the paper's, which people with any colour vision can tell
+# apart, with a marker each; darker or paler ones for the methods that few pictures have.
+METHODS = {
+    "pool-flexible": Style("#d55e00", "*", width=2.6),
+    "pool-strict": Style("#8c3b00", "*", "--", 2.0),
+    "stagewise-paper": Style("#0072b2", "o", width=1.9),
+    "orig-prob-solver": Style("#4d4d4d", "D", "--"),
+    "kld-minimization": Style("#009e73", "s"),
+    "client-sel-only": Style("#cc79a7", "^"),
+    "c2e-assoc-only": Style("#e69f00", "v"),
+    "c2e-greedy-assoc": Style("#56b4e9", "P"),
+    "fedcs": Style("#999999", "X"),
+    "exact": Style("#7b4fb0", "d", ":"),
+    "local-search": Style("#7a9a01", "<", "-."),
+    "stagewise-strict": Style("#3b4fa0", "h", "--"),
+    "stagewise-flexible": Style("#8fa3d9", "p", "--"),
+}
+"""The only place where methods have colours."""
+METHODS |= {"pool": METHODS["pool-flexible"], "paper": METHODS["stagewise-paper"]}
+_OTHERS = ("#a6761d", "#b04a6f", "#2f8f9d", "#6b6b00")
+
+# Paul Tol's: edges must not look like methods.
 EDGE_COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 LINES = ("-", "--", ":", "-.")
 
@@ -17,17 +54,26 @@ FAINT = "#b0b0b0"
 WARNING = "#b0402a"
 
 
-def colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
+def style_of(method: str) -> Style:
+    """Fixed for each method, so that pictures can be compared; that of any other depends on its name."""
+    if method in METHODS:
+        return METHODS[method]
+    return Style(_OTHERS[zlib.crc32(method.encode()) % len(_OTHERS)], ">", "-.")
+
+
+def colour(run: Run) -> str:
+    """That of the run's policy."""
+    return style_of(run.config.policy).colour
+
+
+def line_styles(runs: Sequence[Run]) -> list[str]:
+    """Lines of one colour differ in their strokes."""
+    colours = [colour(run) for run in runs]
+    return [LINES[colours[:n].count(c) % len(LINES)] for n, c in enumerate(colours)]
 
 
 def edge_colour(number: int) -> str:
     return EDGE_COLOURS[number % len(EDGE_COLOURS)]
-
-
-def line_style(number: int) -> str:
-    """Lines of one colour differ in their strokes."""
-    return LINES[number // len(COLOURS) % len(LINES)]
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

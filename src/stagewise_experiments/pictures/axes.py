@@ -1,14 +1,14 @@
 """What panels of several forms share: labels, scales, and the mark of a target not reached."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, ScalarFormatter
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.report.style import FAINT
+from stagewise.report.style import FAINT, style_of
 from stagewise_experiments.experiment import Panel, Point
-from stagewise_experiments.names import policy_name, style_of
+from stagewise_experiments.names import CLASSES, policy_name
 from stagewise_experiments.quantities import quantity
 from stagewise_experiments.series import Series
 from stagewise_experiments.statistics import Estimate
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from matplotlib.axis import XAxis, YAxis
 
 NOT_REACHED = "not reached"
-WITHIN_REASON = 2.0
-"""Intervals that reach further than so many times the means are cut off."""
+INK, PAPER = "#000000", "#ffffff"
+GREY = "#555555"
+LOWEST_PART = 20.0
+"""On a log axis, an interval that begins below the mean over this would take up all of the axis."""
+CHANCE = 1.5
+"""An accuracy below so many times that of guessing says nothing."""
 
 
 def only_point(series: Series, panel: Panel, at: Point) -> Point:
@@ -31,6 +35,61 @@ def only_point(series: Series, panel: Panel, at: Point) -> Point:
             f"one point for each mark, but {at} leaves {len(points)}"
         )
     return points[0]
+
+
+def whisker(found: Estimate | None, log: bool = False) -> tuple[float, float] | None:
+    """The ends of the interval to draw; None where there is none to see, or it is `vague`."""
+    if found is None or found.missed or not found.half_width or vague(found, log):
+        return None
+    return found.low, found.high
+
+
+def vague(found: Estimate | None, log: bool = False) -> bool:
+    """Whether the interval is wider than its mean: drawn, it would press all others together.
+
+    Two seeds often have such intervals. Their means are hollow marks instead.
+    """
+    if found is None or found.missed or not found.half_width:
+        return False
+    below = found.low * LOWEST_PART < found.mean if log else False
+    return below or found.half_width > abs(found.mean)
+
+
+def extent(found: Iterable[Estimate | None], log: bool, others: Iterable[float]) -> list[float]:
+    """All that an axis must hold: means, ends of whiskers, and `others`."""
+    shown = [e for e in found if e is not None and not e.missed]
+    ends = [end for e in shown for end in (whisker(e, log) or ())]
+    values = [*(e.mean for e in shown), *ends, *others]
+    return [value for value in values if value > 0] if log else values
+
+
+def at_chance(series: Series, panel: Panel, policy: str, point: Point) -> bool:
+    """Whether the panel is of accuracies and this one is hardly above guessing."""
+    if panel.quantity not in ("accuracy", "final_accuracy"):
+        return False
+    found = series.estimate("final_accuracy", policy, point)
+    return found is not None and found.mean < CHANCE * chance_level(series)
+
+
+def chance_level(series: Series) -> float:
+    """The accuracy of guessing; 0 where it is not known."""
+    names = {cell.setting.dataset for cell in series.result.cells}
+    return min((1 / CLASSES[name] if name in CLASSES else 0.0 for name in names), default=0.0)
+
+
+def note_chance(axes: "Axes", series: Series, policies: Iterable[str], everyone: bool) -> None:
+    """Say who is not drawn because nothing was learned."""
+    names = list(dict.fromkeys(policy_name(policy) for policy in policies))
+    if not names:
+        return
+    level = f"at chance level ({100 * chance_level(series):.3g}%)"
+    text = f"No method is above {level.removeprefix('at ')} yet" if everyone else (
+        f"Not drawn, {level}: {', '.join(names)}"
+    )  # fmt: skip
+    axes.text(
+        0.5, 0.5 if everyone else 0.02, text, transform=axes.transAxes, ha="center",
+        va="center" if everyone else "bottom", fontsize=8.5, color=GREY, wrap=True,
+    )  # fmt: skip
 
 
 def policy_label(series: Series, policy: str) -> str:
@@ -74,28 +133,22 @@ def _between_powers(axis: "XAxis | YAxis", value: float) -> str:
     return plain_number(value) if high < 100 * low and leading in "25" else ""
 
 
-def scaled(axes: "Axes", panel: Panel, found: Sequence[Estimate | None]) -> None:
-    """The value axis of a vertical panel, wide enough for the means and for intervals within reason.
-
-    Two seeds can have intervals many times their mean, which would press all lines together.
-    """
-    means = [e.mean for e in found if e is not None and not e.missed]
+def scaled(
+    axes: "Axes", panel: Panel, found: Sequence[Estimate | None], others: Iterable[float] = ()
+) -> None:
+    """The value axis of a vertical panel, wide enough for all that is drawn on it."""
     if panel.log:
         axes.set_yscale("log")
     number_axis(axes.yaxis, panel)
-    if not means:
+    values = extent(found, panel.log, others)
+    if not values:
         return
-    low, high = min(means), max(means)
-    lows = [e.low for e in found if e is not None and not e.missed]
-    highs = [e.high for e in found if e is not None and not e.missed]
-    if panel.log and low > 0:
-        least = [value for value in lows if value > 0]
-        bottom = max(min([low, *least]), low / WITHIN_REASON)
-        axes.set_ylim(bottom / 1.3, min(max(highs), high * WITHIN_REASON) * 1.3)
-    elif not panel.log:
-        room = (high - low) or abs(high) or 1.0
-        bottom, top = max(min(lows), low - room), min(max(highs), high + room)
-        axes.set_ylim(bottom - 0.06 * (top - bottom or 1), top + 0.06 * (top - bottom or 1))
+    low, high = min(values), max(values)
+    if panel.log:
+        axes.set_ylim(low / 1.3, high * 1.3)
+    else:
+        room = 0.06 * ((high - low) or abs(high) or 1.0)
+        axes.set_ylim(low - room, high + room)
 
 
 def mark_missed(axes: "Axes", missed: list[tuple[float, str]]) -> None:
@@ -129,7 +182,7 @@ def mark_missed(axes: "Axes", missed: list[tuple[float, str]]) -> None:
         style = style_of(policy)
         axes.plot(
             [place], [0.95 - 0.07 * above], transform=axes.get_xaxis_transform(), ls="none",
-            marker=style.marker, ms=10 if style.marker == "*" else 6.5, mfc="white", mec=style.colour,
+            marker=style.marker, ms=10 if style.marker == "*" else 6.5, mfc=PAPER, mec=style.colour,
             mew=1.4,
         )  # fmt: skip
     axes.axhline(high, color=FAINT, lw=0.8)

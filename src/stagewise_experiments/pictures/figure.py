@@ -10,6 +10,7 @@ from stagewise.report.rendering import FORMATS, STYLE, rendered
 from stagewise_experiments.experiment import Panel
 from stagewise_experiments.names import policy_name
 from stagewise_experiments.pictures import bars, curves, matrix, sweep
+from stagewise_experiments.pictures.axes import GREY
 from stagewise_experiments.results import Result
 from stagewise_experiments.series import Series
 from stagewise_experiments.table import run_text
@@ -118,4 +119,4 @@ def _note(series: Series) -> str:
 def _header(figure: Figure, title: str, note: str, width: float, height: float) -> None:
     left = 0.1 / width
     figure.text(left, 1 - 0.1 / height, title, fontsize=12, fontweight="bold", va="top")
-    figure.text(left, 1 - 0.36 / height, note, fontsize=8.5, color="#555555", va="top")
+    figure.text(left, 1 - 0.36 / height, note, fontsize=8.5, color=GREY, va="top")

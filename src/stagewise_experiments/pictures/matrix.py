@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
 
-from stagewise.report.style import COLOURS, PALE
+from stagewise.report.style import PALE
 from stagewise.world.scenario import FloatArray
 from stagewise_experiments.experiment import Panel, Point, Value
-from stagewise_experiments.pictures.axes import NOT_REACHED, only_point
+from stagewise_experiments.pictures.axes import INK, NOT_REACHED, only_point
 from stagewise_experiments.quantities import quantity
 from stagewise_experiments.series import Series, value_text
 from stagewise_experiments.statistics import Estimate
@@ -18,7 +18,7 @@ from stagewise_experiments.verdicts import printed_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = LinearSegmentedColormap.from_list("depth", ["#f4f8fb", COLOURS[5], COLOURS[0]])
+_COLOURS = LinearSegmentedColormap.from_list("depth", ["#eef3f7", "#7fb2d6", "#1f5f8f"])
 _DARK = 0.72
 """Above this part of the scale, white is easier to read than black."""
 
@@ -48,7 +48,7 @@ def draw(series: Series, panel: Panel, axes: "Axes") -> None:
         deep = not np.isnan(value) and (value - low) / (high - low) > _DARK
         axes.text(
             column, row, text, ha="center", va="center", fontsize=8.5, linespacing=1.3,
-            color="white" if deep else "#111111",
+            color="white" if deep else INK,
         )  # fmt: skip
     axes.set_xticks(range(len(columns)), [value_text(value) for value in columns])
     axes.set_yticks(range(len(rows)), [value_text(value) for value in rows])

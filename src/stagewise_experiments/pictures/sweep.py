@@ -4,15 +4,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stagewise.report.style import style_of
 from stagewise_experiments.experiment import Panel, Value
-from stagewise_experiments.names import style_of
 from stagewise_experiments.pictures.axes import (
+    PAPER,
+    at_chance,
     mark_missed,
+    note_chance,
     only_point,
     panel_label,
     policy_label,
     scaled,
+    vague,
+    whisker,
 )
+from stagewise_experiments.pictures.paper import draw_mark, paper_mark
 from stagewise_experiments.series import Series, value_text
 from stagewise_experiments.statistics import Estimate
 
@@ -33,11 +39,17 @@ def draw(series: Series, panel: Panel, axes: "Axes") -> None:
     places = _places(values)
     missed: list[tuple[float, str]] = []
     shown: list[Estimate | None] = []
+    unlearned: list[str] = []
+    marks: list[float] = []
     policies = [panel.policy] if panel.policy else series.policies
     for number, policy in reversed(list(enumerate(policies))):  # the first on top
         found = [
-            series.estimate(panel.quantity, policy, point, panel.relative_to) for point in points
+            None
+            if at_chance(series, panel, policy, point)
+            else series.estimate(panel.quantity, policy, point, panel.relative_to)
+            for point in points
         ]
+        unlearned += [policy for point in points if at_chance(series, panel, policy, point)]
         if not any(found):
             continue
         shown += found
@@ -45,7 +57,7 @@ def draw(series: Series, panel: Panel, axes: "Axes") -> None:
         mean = [e.mean if e and not e.missed else np.nan for e in found]
         spread = np.array(
             [
-                (e.mean - e.low, e.high - e.mean) if e and not e.missed else (np.nan,) * 2
+                (e.mean - e.low, e.high - e.mean) if e and whisker(e, panel.log) else (np.nan,) * 2
                 for e in found
             ]
         ).T
@@ -54,15 +66,26 @@ def draw(series: Series, panel: Panel, axes: "Axes") -> None:
         axes.errorbar(
             [place + beside for place in places], mean, yerr=spread if np.nansum(spread) > 0 else None,
             color=style.colour, ls=style.line, lw=style.width, marker=style.marker,
-            ms=style.size, capsize=2.5, elinewidth=0.9,
+            ms=style.size, capsize=0, elinewidth=1.1,
             label=policy_label(series, policy),
         )  # fmt: skip
+        for place, point, e in zip(places, points, found, strict=True):
+            if e is not None and vague(e, panel.log):
+                axes.plot(
+                    [place + beside], [e.mean], marker=style.marker, ms=style.size, mfc=PAPER,
+                    mec=style.colour, zorder=3,
+                )  # fmt: skip
+            mark = paper_mark(series, panel, policy, point)
+            if mark is not None:
+                draw_mark(axes, place + beside, *mark, policy)
+                marks.append(mark[0])
         missed += [
             (place, policy) for place, e in zip(places, found, strict=True) if e and e.missed
         ]
     axes.set_xticks(places, [value_text(value) for value in values])
     axes.set(xlabel=series.axis(panel.x).label, ylabel=panel_label(panel))
-    scaled(axes, panel, shown)
+    scaled(axes, panel, shown, marks)
+    note_chance(axes, series, unlearned, everyone=not any(shown))
     mark_missed(axes, missed)
     axes.grid(alpha=0.3)
 
