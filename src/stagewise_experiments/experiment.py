@@ -16,7 +16,9 @@ Better = Literal["lower", "higher", "neither"]
 """Which values are the better ones."""
 
 
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class _Table(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
     """A table of the file."""
 
 

@@ -112,7 +112,7 @@ def test_a_target_not_reached_is_a_mark_at_the_top() -> None:
     (axes,) = draw(made).axes
     _, fedcs = lines(axes)["FedCS"]
     assert [math.isnan(y) for y in fedcs] == [False, False, False, True, True]
-    marks = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+    marks = [line for line in axes.lines if line.get_markerfacecolor() == "#ffffff"]
     assert sorted({line.get_xdata()[0] for line in marks}) == [100, 120]
     assert len(marks) == 4
     line = max(line.get_ydata()[0] for line in axes.lines if len(line.get_xdata()) == 2)

@@ -324,6 +324,6 @@ def test_results_survive_their_file(tmp_path):
     result = msgspec.structs.replace(result, experiment=experiment)
     save_result(result, tmp_path / "other.json")
     assert load_result(tmp_path / "other.json") == result
-    (tmp_path / "bad.json").write_text('{"format": "stagewise-result/2"}')
-    with pytest.raises(StagewiseError, match=r"bad\.json: .*stagewise-result/2"):
+    (tmp_path / "bad.json").write_text('{"format": "stagewise-result/9"}')
+    with pytest.raises(StagewiseError, match=r"bad\.json: .*stagewise-result/9"):
         load_result(tmp_path / "bad.json")
