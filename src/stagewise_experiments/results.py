@@ -159,8 +159,10 @@ def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rounded(value: Any) -> Any:
+    """Numbers with the digits that matter; whole ones without a point."""
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
+        short = float(f"{value:.{DIGITS}g}")
+        return int(short) if short.is_integer() and abs(short) < 10**DIGITS else short
     if isinstance(value, dict):
         return {name: _rounded(inner) for name, inner in value.items()}
     return [_rounded(inner) for inner in value] if isinstance(value, list) else value
