@@ -129,16 +129,21 @@ def run(
 
 @app.command()
 def report(
-    results: Annotated[str, typer.Argument(help="Folder that `run` wrote to.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="HTML file to write.")],
+    results: Annotated[
+        list[str], typer.Argument(help="Folders that `run` wrote to, such as results/quick.")
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Page to write: .html, or .md with files beside it.")
+    ],
 ) -> None:
-    """One page about all results in a folder."""
+    """One page about all results in one folder or several, with a switch between profiles."""
     _need_matplotlib()
     from stagewise_experiments.page import write_report
 
-    if not Path(results).is_dir():
-        raise StagewiseError(f"results = {results!r}: must be a folder that `run` wrote to")
-    typer.echo(write_report(Path(results), Path(output)))
+    for folder in results:
+        if not Path(folder).is_dir():
+            raise StagewiseError(f"results = {folder!r}: must be a folder that `run` wrote to")
+    typer.echo(write_report(results, output))
 
 
 def _workers(count: int | None, cluster: str | None) -> "Workers":

@@ -4,7 +4,7 @@ Texts may hold `**bold**`, `[links](to)`, `code` and line breaks; everything els
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,6 +28,8 @@ class Text:
     text: str
     quiet: bool = False
     """What a reader may skip."""
+    lead: bool = False
+    """What a reader must not skip."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Table:
     """So many columns at the left are names, the others numbers."""
     folded: str = ""
     """Long tables open on this line."""
+    style: str = ""
+    """A class of the page's style."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,35 @@ class Image:
     path: str
     """From the document."""
     alt: str
-    large: str = ""
-    """Where a picture without pixels is."""
+    half: bool = False
+    """Two of them stand side by side where there is room."""
 
 
-Block = Heading | Text | Bullets | Table | Image
+@dataclass(frozen=True)
+class Fold:
+    """Blocks that open on a click."""
+
+    kind: ClassVar = "fold"
+    title: str
+    blocks: "Sequence[Block]"
+    anchor: str = ""
+    aside: str = ""
+    """Beside the title."""
+
+
+Block = Heading | Text | Bullets | Table | Image | Fold
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page that is shown in place of the others."""
+
+    name: str
+    """Of its anchor."""
+    title: str
+    blocks: Sequence[Block]
+    links: Sequence[tuple[str, str]] = ()
+    """Words and anchors of its bar."""
 
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 _CODE = re.compile(r"`([^`]+)`")
@@ -69,10 +97,19 @@ def to_markdown(blocks: Iterable[Block]) -> str:
     return _templates().get_template("document.md").render(blocks=list(blocks))
 
 
-def to_html(blocks: Sequence[Block]) -> str:
-    """A page, which is called as its first heading is."""
-    title = next(block.text for block in blocks if isinstance(block, Heading))
-    return _templates().get_template("document.html").render(title=title, blocks=blocks)
+def to_html(
+    title: str,
+    top: Sequence[Block],
+    sections: Sequence[Section],
+    end: Sequence[Block],
+    svgs: Mapping[str, Markup],
+) -> str:
+    """A page with everything in it: `svgs` are its pictures, by the path of their image."""
+    return (
+        _templates()
+        .get_template("document.html")
+        .render(title=title, top=top, sections=sections, end=end, svgs=svgs)
+    )
 
 
 def _templates() -> Environment:
@@ -96,5 +133,5 @@ def _html(text: str) -> Markup:
 
 def _bold(match: re.Match[str]) -> str:
     """Bold words have a class of their own, so that verdicts have colours."""
-    kind = re.sub(r"[^a-z]+", "-", match[1].lower())
+    kind = re.sub(r"[^a-z]+", "-", match[1].lower()).strip("-")
     return f'<b class="{kind}">{match[1]}</b>'

@@ -3,6 +3,17 @@
 REFERENCE = "orig-prob-solver"
 """The paper draws the others against it."""
 
+OURS = "pool-flexible"
+PAPER_METHODS = (
+    "stagewise-paper",
+    "orig-prob-solver",
+    "kld-minimization",
+    "client-sel-only",
+    "c2e-assoc-only",
+    "c2e-greedy-assoc",
+    "fedcs",
+)
+
 POLICY_NAMES = {
     "pool-flexible": "pool (ours)",
     "pool-strict": "pool, strict (ours)",

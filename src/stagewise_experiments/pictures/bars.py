@@ -68,7 +68,7 @@ def _rows(series: Series, panel: Panel, point: Point, axes: "Axes") -> None:
         else:
             if panel.log:
                 axes.plot([left, estimate.mean], [row, row], color=FAINT, lw=0.8, ls=":")
-                dot(axes, row, estimate, policy, panel.log)
+                dot(axes, row, estimate, policy, whisker(estimate, log=True))
             else:
                 _bar(axes, row, estimate, policy)
             told = estimate_text(estimate, quantity(panel.quantity).share)
@@ -99,14 +99,20 @@ def _rows(series: Series, panel: Panel, point: Point, axes: "Axes") -> None:
     axes.grid(axis="x", alpha=0.3)
 
 
-def dot(axes: "Axes", row: float, estimate: Estimate, policy: str, log: bool = False) -> None:
-    """The mean in a row with its interval, without caps; hollow where the interval is too wide."""
-    style, ends = style_of(policy), whisker(estimate, log)
+def dot(
+    axes: "Axes",
+    row: float,
+    estimate: Estimate,
+    policy: str,
+    ends: tuple[float, float] | None,
+) -> None:
+    """The mean in a row with the ends of its interval, without caps; hollow where they are not drawn."""
+    style, hollow = style_of(policy), ends is None and bool(estimate.half_width)
     if ends is not None:
         axes.plot(ends, [row, row], color=style.colour, lw=2.2, alpha=0.6, solid_capstyle="butt")
     axes.plot(
         [estimate.mean], [row], ls="none", marker=style.marker, ms=1.25 * style.size,
-        color=style.colour, mfc=PAPER if vague(estimate, log) else style.colour, mew=1.4,
+        color=style.colour, mfc=PAPER if hollow else style.colour, mew=1.4,
     )  # fmt: skip
 
 
@@ -138,7 +144,7 @@ def _inset(axes: "Axes", found: list[tuple[str, Estimate | None]], furthest: flo
     bottom = 1 - (rows[-1] + 1.0) / height
     inset = axes.inset_axes((0.6, bottom, 0.39, (len(rows) - 0.1) / height))
     for row, policy, e in near:
-        dot(inset, row, e, policy)
+        dot(inset, row, e, policy, whisker(e))
     values = extent([e for _, _, e in near], False, [])
     room = 0.08 * (max(values) - min(values))
     inset.set_xlim(min(values) - room, max(values) + room)
@@ -204,11 +210,12 @@ def _missed_text(estimate: Estimate) -> str:
     return f"{NOT_REACHED} in {estimate.missed} of {estimate.count}"
 
 
-def write(axes: "Axes", x: float, row: int, text: str) -> None:
+def write(axes: "Axes", x: float, row: int, text: str, away: float = 5) -> None:
+    """What a row says, to the right of `x`."""
     axes.annotate(
         text,
         (x if math.isfinite(x) else 0, row),
-        xytext=(5, 0),
+        xytext=(away, 0),
         textcoords="offset points",
         va="center",
         fontsize=8.5,

@@ -1,5 +1,7 @@
 """A result's picture: its panels, one legend for all, and what was run."""
 
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 from matplotlib import rc_context
@@ -10,14 +12,14 @@ from stagewise.report.rendering import FORMATS, STYLE, rendered
 from stagewise_experiments.experiment import Panel
 from stagewise_experiments.names import policy_name
 from stagewise_experiments.pictures import bars, curves, matrix, sweep
-from stagewise_experiments.pictures.axes import GREY
+from stagewise_experiments.pictures.axes import GREY, vague
 from stagewise_experiments.results import Result
 from stagewise_experiments.series import Series
 from stagewise_experiments.table import run_text
 
 DPI = 160
 _DRAW = {"curves": curves.draw, "bars": bars.draw, "sweep": sweep.draw, "matrix": matrix.draw}
-_STYLE: Any = STYLE | {"font.size": 9.5, "axes.titlesize": 10.5, "hatch.linewidth": 0.6}
+PICTURE_STYLE: Any = STYLE | {"font.size": 9.5, "axes.titlesize": 10.5, "hatch.linewidth": 0.6}
 _LEGEND_LINE = 0.22
 _HEADER = 0.62
 """Inches."""
@@ -30,7 +32,7 @@ def draw(result: Result) -> Figure:
     columns = _columns(panels)
     rows = -(-len(panels) // columns)
     width = {1: 7.4, 2: 10.4, 3: 12.6}[columns]
-    with rc_context(_STYLE):
+    with rc_context(PICTURE_STYLE):
         figure = Figure()
         places = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, panel in zip(places, panels, strict=False):
@@ -62,10 +64,10 @@ def draw(result: Result) -> Figure:
     return figure
 
 
-def picture_files(result: Result) -> dict[str, bytes]:
-    """`picture.png` and `picture.svg`."""
+def picture_files(result: Result, kinds: Sequence[str] = FORMATS) -> dict[str, bytes]:
+    """`picture.png` and `picture.svg`, or those of them that are asked for."""
     figure = draw(result)
-    return {f"picture.{kind}": rendered(figure, kind, _STYLE, DPI) for kind in FORMATS}
+    return {f"picture.{kind}": rendered(figure, kind, PICTURE_STYLE, DPI) for kind in kinds}
 
 
 def _columns(panels: list[Panel]) -> int:
@@ -109,8 +111,15 @@ def _legend_width(handles: dict[str, Artist]) -> float:
 
 def _note(series: Series) -> str:
     """What was run, and what the numbers are."""
+    drawn = [panel for panel in series.experiment.panels if panel.form in ("bars", "sweep")]
+    hollow = any(
+        vague(series.estimate(panel.quantity, policy, point, panel.relative_to), panel.log)
+        for panel in drawn
+        for policy, point in product(series.policies, series.points_at(panel.where))
+    )
     if any(panel.form != "matrix" for panel in series.experiment.panels):
-        return run_text(series.result)
+        wide = "; hollow, or without a line: the interval is too wide to draw" if hollow else ""
+        return run_text(series.result) + wide
     printed = bool(series.experiment.paper_values) and not series.result.stand_ins
     paper = "; in brackets, the paper's" if printed else ""
     return f"{run_text(series.result, intervals=False)}{paper}"
