@@ -6,7 +6,7 @@ BIN := .venv/bin
 DEMO := demo
 ROUNDS ?= 30
 
-.PHONY: demo compare compile test test-all lint types bench clean
+.PHONY: demo compare results compile test test-all lint types bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -32,6 +32,13 @@ compare: .venv/installed
 	$(BIN)/stagewise decide $(DEMO)/s.json $(DEMO)/plan.json --online $(DEMO)/online.jsonl -o $(DEMO)/decisions.jsonl
 	$(BIN)/stagewise check $(DEMO)/s.json $(DEMO)/decisions.jsonl --online $(DEMO)/online.jsonl
 	$(BIN)/stagewise compare $(DEMO)/s.json --online $(DEMO)/online.jsonl --workers 2
+
+# Puts what `stagewise experiment run` left in results/quick and results/full into docs/results: the page,
+# its Markdown twin, and of every experiment its numbers, table and picture.
+RESULTS ?= $(wildcard results/quick results/full)
+results: .venv/installed
+	$(BIN)/stagewise experiment report $(RESULTS) -o docs/results/README.md
+	$(BIN)/stagewise experiment report $(RESULTS) -o docs/results/index.html
 
 # Once for all test processes, which would otherwise each compile the same.
 compile: .venv/installed

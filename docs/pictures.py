@@ -16,9 +16,10 @@ import numpy as np
 
 import stagewise
 from stagewise.comparison import MethodSummary
+from stagewise.report.style import style_of
 
 HERE = Path(__file__).parent / "images"
-OURS, PAPER = "#1b6ca8", "#b0402a"
+TRAINS, ABSENT, STANDS_IN = "#1b6ca8", "#b0402a", "#e0a030"
 IGNORES_KLD = ("client-sel-only", "c2e-assoc-only", "c2e-greedy-assoc", "fedcs")
 # Where a label stands, for methods whose neighbours are close: (to the left, points up).
 LABELS = {
@@ -45,9 +46,9 @@ def draw_round(scenario: stagewise.Scenario, plan: stagewise.Plan, round_: stage
     groups = (
         ("idle", ~serving & round_.online, "#c9c9c9", "o"),
         ("offline", ~planned & ~round_.online, "#e4e4e4", "x"),
-        ("long-term, absent", planned & ~round_.online, PAPER, "x"),
-        ("long-term, trains", serving & planned, OURS, "o"),
-        ("stands in", serving & ~planned, "#e0a030", "o"),
+        ("long-term, absent", planned & ~round_.online, ABSENT, "x"),
+        ("long-term, trains", serving & planned, TRAINS, "o"),
+        ("stands in", serving & ~planned, STANDS_IN, "o"),
     )
     figure, axes = plt.subplots(figsize=(7.2, 5.0), layout="constrained")
     for client in np.flatnonzero(serving):
@@ -67,11 +68,12 @@ def draw_comparison(summaries: list[MethodSummary]) -> None:
     """Cost of a round against the time of its decision, for every method."""
     figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
     for summary in summaries:
-        ours = summary.method.startswith(("stagewise-", "pool-", "local-", "exact"))
-        hollow = summary.method in IGNORES_KLD
+        style, hollow = style_of(summary.method), summary.method in IGNORES_KLD
         x, y = summary.decision_ms_median, summary.objective
-        colour = OURS if ours else PAPER
-        axes.scatter(x, y, s=55, edgecolors=colour, facecolors="white" if hollow else colour)
+        axes.plot(
+            [x], [y], marker=style.marker, ms=1.5 * style.size, color=style.colour, mew=1.5,
+            mfc="white" if hollow else style.colour,
+        )  # fmt: skip
         left, up = LABELS.get(summary.method, (False, 0))
         axes.annotate(
             f"{summary.method} ({summary.feasible_rounds}/{summary.rounds})",
@@ -82,17 +84,13 @@ def draw_comparison(summaries: list[MethodSummary]) -> None:
             va="center",
             fontsize=8.5,
         )
-    for name, edge, face in (
-        ("stagewise", OURS, OURS),
-        ("the paper's benchmarks", PAPER, PAPER),
-        ("ignores the limit on KLD", PAPER, "white"),
-    ):
-        axes.scatter([], [], s=55, edgecolors=edge, facecolors=face, label=name)
-    axes.legend(loc="center", bbox_to_anchor=(0.56, 0.66), fontsize=8.5)
     axes.set(xscale="log", xlabel="median time of one decision (ms)", ylabel="mean cost of a round")
     axes.set_ylim(bottom=0)
     axes.set_xlim(0.2, 12_000)
-    axes.set_title("Cheaper is lower, faster is left; in brackets: feasible rounds", fontsize=10)
+    title = (
+        "Cheaper is lower, faster is left; in brackets: feasible rounds; hollow: no limit on KLD"
+    )
+    axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.25)
     figure.savefig(HERE / "comparison.png", dpi=130)
 

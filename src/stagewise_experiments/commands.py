@@ -133,7 +133,8 @@ def report(
         list[str], typer.Argument(help="Folders that `run` wrote to, such as results/quick.")
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", help="Page to write: .html, or .md with files beside it.")
+        str,
+        typer.Option("--output", "-o", help="Page to write: .html, or .md with files beside it."),
     ],
 ) -> None:
     """One page about all results in one folder or several, with a switch between profiles."""

@@ -87,6 +87,7 @@ class Section:
     links: Sequence[tuple[str, str]] = ()
     """Words and anchors of its bar."""
 
+
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 _CODE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\[([^\[\]]+)\]\(([^()\s]+)\)")

@@ -12,7 +12,6 @@ from stagewise_experiments.table import Judged, counted
 from stagewise_experiments.verdicts import KINDS, Kind
 
 _GAP, _COST = "over_optimum", "cost_to_target"
-_WE = "Our pool"
 _VERBS: dict[Kind, tuple[str, str]] = {
     "agrees": ("agrees", "agree"),
     "better": ("is better here", "are better here"),
@@ -98,17 +97,20 @@ def _gap_sentence(judged: Sequence[Judged]) -> str:
         mean, policy = min(theirs)
         best = f"; the closest method of the paper, {policy_name(policy)}, is {_percent(mean)} above it"
     how = "one scenario" if ours.count == 1 else f"{ours.count} scenarios"
-    return f"{_WE} is {gap_text(ours)} above the certified optimum in {how}{best}."
+    return f"Our pool is {gap_text(ours)} above the certified optimum in {how}{best}."
 
 
 def gap_text(found: Estimate) -> str:
     """`0.18% (0.01% to 0.35%)`."""
-    return range_text(found, _percent)
+    same = len({_percent(value) for value in (found.mean, found.low, found.high)}) == 1
+    return _percent(found.mean) if same else range_text(found, _percent)
 
 
 def _percent(value: float) -> str:
-    sign = "−" if value < 0 else ""
-    return f"{sign}{rounded(abs(100 * value))}%"
+    """Less than a thousandth of a percent is rounding."""
+    if abs(100 * value) < 1e-3:
+        return "0%"
+    return f"{'−' if value < 0 else ''}{rounded(abs(100 * value))}%"
 
 
 def _cost_sentence(judged: Sequence[Judged]) -> str:
@@ -124,8 +126,8 @@ def _cost_sentence(judged: Sequence[Judged]) -> str:
     ]  # fmt: skip
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     return (
-        f"Of {counted(outcomes.total(), 'comparison')} of what {_WE[:1].lower()}{_WE[1:]} and a method of the "
-        f"paper cost up to the target accuracy, {listed}."
+        f"Of {counted(outcomes.total(), 'comparison')} of our pool with a method of the paper in the "
+        f"cost up to the target accuracy, {listed}."
     )
 
 

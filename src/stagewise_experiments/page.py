@@ -219,7 +219,7 @@ def _top() -> list[Block]:
             "Every figure and table of the paper run again, our numbers beside the paper's. "
             f"Made by Stagewise {__version__} from the results of `stagewise experiment run`.",
             quiet=True,
-        )
+        ),
     ]
 
 
@@ -275,7 +275,7 @@ def _counts(kinds: Counter[Kind]) -> str:
 def _light(kinds: Counter[Kind]) -> str:
     """What matters most of an experiment's verdicts: whatever differs, then whatever is open."""
     order: tuple[Kind, ...] = ("differs", "undecided", "agrees", "better", "not comparable")
-    kind = next((kind for kind in order if kinds[kind]), "not run")
+    kind: Kind = next((kind for kind in order if kinds[kind]), "not run")
     return f"**{SYMBOLS[kind]} {kind}**"
 
 
@@ -300,7 +300,9 @@ def _lights(judged: Sequence[Judged]) -> Table:
                 counted(len(found.result.seeds), "seed"),
             ]
         )
-    return Table(["verdict", "the paper's", "what", "numbers and claims", "size"], rows, 5, "", "lights")
+    return Table(
+        ["verdict", "the paper's", "what", "numbers and claims", "size"], rows, 5, "", "lights"
+    )
 
 
 def _command(result: Result) -> str:
@@ -375,5 +377,6 @@ def _found_text(one: Judged, verdict: Verdict) -> str:
     """Where it was measured and what was found; the reasons for a difference stand there."""
     name, anchor = one.result.experiment.id, _anchor(one.result)
     why = "" if verdict.kind == "differs" else verdict.why.rstrip(".")
+    why = why[:1].upper() + why[1:]
     found = ". ".join(part for part in (verdict.ours, why) if part)
     return f"[{name}](#{anchor}): {found}."

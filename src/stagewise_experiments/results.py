@@ -89,7 +89,9 @@ def load_result(path: str | Path) -> Result:
         for printed in record["experiment"].get("paper_values", ()):
             if printed["value"] == _NEVER:
                 printed["value"] = math.inf
-        if record["format"] == _OLDER:  # every cell had its whole setting, every round its own record
+        if (
+            record["format"] == _OLDER
+        ):  # every cell had its whole setting, every round its own record
             record["format"] = FORMAT
         shared = record.pop("setting", {})
         for cell in record["cells"]:
@@ -128,8 +130,9 @@ def _merged(shared: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
     both = dict(shared)
     for name, value in table.items():
         inner = both.get(name)
-        nested = isinstance(value, dict) and isinstance(inner, dict)
-        both[name] = _merged(inner, value) if nested else value
+        if isinstance(value, dict) and isinstance(inner, dict):
+            value = _merged(inner, value)
+        both[name] = value
     return both
 
 
@@ -153,9 +156,7 @@ def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:
         for name, values in columns.items()
         if name != _COUNT
     }
-    return [
-        dict(zip(spread, row, strict=True)) for row in zip(*spread.values(), strict=True)
-    ]
+    return [dict(zip(spread, row, strict=True)) for row in zip(*spread.values(), strict=True)]
 
 
 def _rounded(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """The files of an experiment and the page over a folder of results."""
 
 import re
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -22,10 +23,18 @@ from made_up_results import (
 
 from stagewise.errors import StagewiseError
 from stagewise_experiments.catalogue import load_all
-from stagewise_experiments.document import to_markdown
+from stagewise_experiments.document import Fold, Table, to_markdown
 from stagewise_experiments.experiment import Experiment
-from stagewise_experiments.page import load_results, page_blocks, write_outputs, write_report
-from stagewise_experiments.pictures import figure
+from stagewise_experiments.headline import cost_outcomes, gap, sentences
+from stagewise_experiments.names import OURS
+from stagewise_experiments.page import (
+    load_results,
+    page_blocks,
+    profile_blocks,
+    write_outputs,
+    write_report,
+)
+from stagewise_experiments.pictures import figure, headline
 from stagewise_experiments.results import save_result
 from stagewise_experiments.series import Series
 from stagewise_experiments.table import judge, markdown_blocks
@@ -73,7 +82,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def report(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page, outside of the results."""
-    return write_report(results, tmp_path_factory.mktemp("docs") / "index.html")
+    return write_report([results], tmp_path_factory.mktemp("docs") / "index.html")
 
 
 def test_outputs_are_a_picture_twice_and_a_table(tmp_path: Path) -> None:
@@ -94,40 +103,126 @@ def test_outputs_are_written_all_or_none(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_page_is_whole_and_needs_nothing_from_elsewhere(report: Path) -> None:
-    target = report
-    text = target.read_text(encoding="utf-8")
+    text = report.read_text(encoding="utf-8")
     page = Page(text)
-    assert not {"script", "link", "iframe"} & page.tags
+    assert not {"link", "iframe", "img", "object"} & page.tags
+    assert page.sources == []
     assert "http" not in text
     assert "@import" not in text
-    assert "url(" not in text
-    for link in page.links:
-        if link.startswith("#"):
-            assert link[1:] in page.ids
-        else:
-            assert (target.parent / link).is_file()
-    assert len(page.sources) == 4
-    assert all((target.parent / source).is_file() for source in page.sources)
-    assert not list(target.parent.rglob("*.json"))
+    assert "url(" not in text.replace("url(#", "")
+    assert len(page.ids) == len(set(page.ids))
+    assert {link[:1] for link in page.links} == {"#"}
+    assert {link[1:] for link in page.links} <= set(page.ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(page.ids)
+    assert text.count("<svg") == 4 + 1  # every experiment, and the costs that the page begins with
+    assert list(report.parent.iterdir()) == [report]
     assert "width=device-width" in text
+    assert "prefers-color-scheme: dark" in text
 
 
-def test_the_markdown_twin_says_the_same(results: Path, report: Path) -> None:
-    judged = [judge(result) for result in load_results(results)]
-    text = to_markdown(page_blocks(judged))
-    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
-    assert [path.split("/")[0] for path in pictures] == [
-        "fig-accuracy-cifar100", "fig-cost-eua", "fig-sweep-decisions", "table-kld-dmin",
+def test_every_experiment_is_linked_both_ways(results: Path, report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    table = text[text.index('class="lights"') : text.index("</table>")]
+    assert 'id="quick-table"' in text
+    for made in load_results([results]):
+        anchor = f"quick-{made.experiment.id}"
+        assert f'href="#{anchor}"' in table
+        details = text[text.index(f'<div id="{anchor}"') :]
+        assert 'href="#quick-table"' in details[: details.index("<svg")]
+
+
+def test_the_table_has_every_figure_and_table(results: Path) -> None:
+    judged = [judge(result) for result in load_results([results])]
+    table = next(block for block in profile_blocks(judged) if isinstance(block, Table))
+    known = {of.id for of in load_all()} | {one.result.experiment.id for one in judged}
+    assert len(table.rows) == len(known)
+    for light, _, what, counts, seeds in table.rows:
+        assert re.fullmatch(r"\*\*[✓▲✗?≠–] (" + "|".join(KINDS) + r")\*\*", light)
+        assert bool(counts) == bool(seeds) == what.startswith("[")
+    for one in judged:
+        row = next(r for r in table.rows if f"(#quick-{one.result.experiment.id})" in r[2])
+        kinds = [verdict.kind for _, verdict in (*one.values, *one.claims)]
+        told = re.findall(r"(\d+) ([a-z ]+)\*\*", row[3])
+        assert {kind: int(number) for number, kind in told} == Counter(kinds)
+        if "differs" in kinds:
+            assert row[0] == "**✗ differs**"
+
+
+def test_the_sentences_count_what_was_judged(results: Path) -> None:
+    judged = [judge(result) for result in load_results([results])]
+    first, second, third = sentences(judged)
+    kinds = [v.kind for one in judged for _, v in one.values]
+    kinds += [v.kind for one in judged for c, v in one.claims if not c.ours]
+    numbers = [int(number) for number in re.findall(r"\d+", first)]
+    assert numbers[0] == len(kinds)
+    assert numbers[1:] == [kinds.count(kind) for kind in KINDS if kind in kinds]
+    assert second == "No method was compared with the certified optimum."
+    outcomes = cost_outcomes(judged)
+    assert [int(number) for number in re.findall(r"\d+", third)] == [
+        outcomes.total(), *(outcomes[holds] for holds in (True, False, None) if outcomes[holds]),
     ]  # fmt: skip
-    assert all((report.parent / path).is_file() for path in pictures)
-    assert '<a id="fig-cost-eua"></a>' in text
+    text = to_markdown(page_blocks(judged))
+    assert first in text and third in text
+
+
+def test_the_gap_to_the_optimum_is_told_with_its_interval() -> None:
+    of = next(of for of in load_all() if of.id == "fig-optimality")
+    one = judge(made_up(of))
+    found = gap(one.series, OURS)
+    assert found is not None and found.interval is not None
+    whole = one.series.estimate("over_optimum", OURS, {})
+    assert whole is not None
+    assert found.mean == pytest.approx(whole.mean - 1)
+    told = sentences([one])[1]
+    assert f"{100 * found.mean:.2f}%" in told and f"{100 * found.high:.1f}%" in told
+    assert "in 3 scenarios" in told and "the closest method of the paper, OrigProbSolver" in told
+    axes = headline.draw(one.series, headline.gaps).axes[0]
+    low, high = axes.get_xlim()
+    every = [gap(one.series, policy) for policy in one.series.policies]
+    assert low < 0 and high > max(100 * e.high for e in every if e is not None)
+
+
+def test_profiles_are_joined_with_a_switch(results: Path, tmp_path: Path) -> None:
+    made = curves()
+    quick = made.experiment.profiles["quick"]
+    of = msgspec.structs.replace(made.experiment, profiles={"quick": quick, "full": quick})
+    full = msgspec.structs.replace(made, experiment=of, profile="full")
+    (tmp_path / "full" / of.id).mkdir(parents=True)
+    save_result(full, tmp_path / "full" / of.id / "result.json")
+    folders = [results, tmp_path / "full"]
+    text = write_report(folders, tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert {"quick", "full", "show-quick", "show-full", f"quick-{of.id}", f"full-{of.id}"} <= set(
+        page.ids
+    )
+    assert text.count('type="radio"') == 2 and text.count(" checked>") == 1
+    assert "#show-full:checked ~ .profile:not(#full) { display: none; }" in text
+    with pytest.raises(StagewiseError, match="of the same experiment and profile"):
+        write_report([results, results], tmp_path / "page.html")
+
+
+def test_the_markdown_twin_says_the_same(results: Path, tmp_path: Path) -> None:
+    page = write_report([results], tmp_path / "README.md")
+    text = page.read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
+    assert pictures == ["quick/headline-cost.png"] + [
+        f"quick/{name}/picture.png"
+        for name in ("fig-accuracy-cifar100", "fig-cost-eua", "fig-sweep-decisions", "table-kld-dmin")
+    ]  # fmt: skip
+    assert all((tmp_path / path).is_file() for path in pictures)
+    assert '<a id="quick-fig-cost-eua"></a>' in text
     assert "| our main targets | 0 | 0 | 0 | 1 | 0 | 0 | 1 |" in text
     assert "| other targets of ours | 0 | 0 | 0 | 1 | 0 | 0 | 1 |" in text
+    again = write_report([tmp_path / "quick"], tmp_path / "again" / "README.md")
+    assert again.read_text(encoding="utf-8") == text  # from the results beside the page
 
 
 def test_the_summary_counts_every_verdict(results: Path) -> None:
-    judged = [judge(result) for result in load_results(results)]
-    table = next(block for block in page_blocks(judged) if hasattr(block, "head"))
+    judged = [judge(result) for result in load_results([results])]
+    fold = next(b for b in profile_blocks(judged) if isinstance(b, Fold) and "counted" in b.title)
+    (table,) = fold.blocks
+    assert isinstance(table, Table)
     main, others, words, numbers = (list(map(int, row[1:])) for row in table.rows)
     assert main[-1] == others[-1] == 1
     assert words[-1] == 3
@@ -135,8 +230,8 @@ def test_the_summary_counts_every_verdict(results: Path) -> None:
     for counts in (main, others, words, numbers):
         assert sum(counts[:-1]) == counts[-1]
     kinds = [verdict.kind for one in judged for _, verdict in one.values]
-    assert table.head[1:-1] == list(KINDS)
-    assert numbers[:-1] == [kinds.count(kind) for kind in table.head[1:-1]]
+    assert list(table.head[1:-1]) == list(KINDS)
+    assert numbers[:-1] == [kinds.count(kind) for kind in KINDS]
     assert kinds.count("not comparable") == 1  # the stand-in's
 
 
@@ -154,8 +249,8 @@ def test_comparisons_of_a_target_are_counted_over_experiments() -> None:
         made.append(judge(result(of, trained)))
     text = to_markdown(page_blocks(made))
     assert "It learns. (holds in 1, undecided in 1 of 2 comparisons)" in text
-    line = next(part for part in text.split("<br>") if "made-up-3" in part)
-    assert line.startswith("**not comparable** [made-up-3](#made-up-3): ")
+    line = next(part for part in text.split("<br>") if "**" in part[:2] and "made-up-3" in part)
+    assert line.startswith("**not comparable** [made-up-3](#quick-made-up-3): ")
     assert re.search(r": [\d.]+% ± [\d.]+. Few rounds\.", line)
 
 
@@ -197,8 +292,8 @@ def test_of_our_other_targets_those_that_were_missed_are_listed() -> None:
         for text, level in (("It learns", 0.5), ("It learns all", 1.0))
     ]
     text = to_markdown(page_blocks([judge(result(experiment(claims=targets), trained))]))
-    summary = text[: text.index("## Experiments")]
-    assert "### Other targets of ours that were missed" in summary
+    summary = text[: text.index("### Details")]
+    assert "Other targets of ours that were missed" in summary
     assert "- It learns all." in summary
     assert "- It learns." not in summary
 
@@ -224,9 +319,12 @@ def test_a_page_whose_name_ends_in_md_is_markdown(tmp_path: Path) -> None:
     made = sweep()
     (tmp_path / made.experiment.id).mkdir()
     save_result(made, tmp_path / made.experiment.id / "result.json")
-    page = write_report(tmp_path, tmp_path / "index.md")
+    page = write_report([tmp_path], tmp_path / "index.md")
     assert page.read_text(encoding="utf-8").startswith("# Stagewise")
-    assert (tmp_path / made.experiment.id / "picture.svg").is_file()
+    folder = tmp_path / "quick" / made.experiment.id
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "picture.png", "picture.svg", "result.json", "table.md",
+    ]  # fmt: skip
 
 
 def test_results_of_older_versions_are_read(tmp_path: Path) -> None:
@@ -244,7 +342,7 @@ def test_results_of_older_versions_are_read(tmp_path: Path) -> None:
     path.write_bytes(
         msgspec.json.encode({**msgspec.to_builtins(made), "format": "stagewise-result/1"})
     )
-    text = write_report(tmp_path, tmp_path / "index.md").read_text(encoding="utf-8")
+    text = write_report([tmp_path], tmp_path / "index.md").read_text(encoding="utf-8")
     assert (
         "**not run** It is cheap (the paper). Why: ended before 3 evaluations could pass." in text
     )
@@ -252,7 +350,8 @@ def test_results_of_older_versions_are_read(tmp_path: Path) -> None:
 
 def test_our_targets_come_before_the_paper_s_claims(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
-    places = [text.index(part) for part in ("Summary", "Our main targets</h3>", "Machine and")]
+    parts = ("All figures and tables</h3>", "Our main targets", "Details</h3>", "Machine and")
+    places = [text.index(part) for part in parts]
     assert places == sorted(places)
     for told in ("Test CPU, 2 cores, 8 GB", "torch 2.13.0", "0123456789abcdef", "one seed (0)"):
         assert told in text
@@ -264,7 +363,7 @@ def test_experiments_stand_in_their_order_and_groups_together(tmp_path: Path) ->
         made = make()
         (tmp_path / made.experiment.id).mkdir()
         save_result(made, tmp_path / made.experiment.id / "result.json")
-    found = [result.experiment for result in load_results(tmp_path)]
+    found = [result.experiment for result in load_results([tmp_path])]
     assert [e.order for e in found] == sorted(e.order for e in found)
     groups = [e.group for e in found]
     assert len([g for n, g in enumerate(groups) if n == 0 or groups[n - 1] != g]) == len(
@@ -274,7 +373,7 @@ def test_experiments_stand_in_their_order_and_groups_together(tmp_path: Path) ->
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StagewiseError, match=r"must hold folders with a result\.json"):
-        write_report(tmp_path, tmp_path / "index.html")
+        write_report([tmp_path], tmp_path / "index.html")
 
 
 @pytest.mark.parametrize("of", load_all(), ids=lambda of: of.id)

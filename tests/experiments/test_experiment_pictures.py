@@ -1,7 +1,9 @@
 """What the pictures show: labels and the data of lines, bars and cells, not pixels."""
 
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from made_up_results import (
@@ -11,6 +13,7 @@ from made_up_results import (
     curves,
     experiment,
     groups,
+    made_up,
     matrix,
     result,
     round_of,
@@ -19,14 +22,20 @@ from made_up_results import (
 )
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
+from msgspec import structs
 
+import stagewise
 from stagewise.errors import StagewiseError
+from stagewise.report.style import METHODS, style_of
+from stagewise_experiments.catalogue import load_all
 from stagewise_experiments.cells import Cell
-from stagewise.report.style import style_of
-from stagewise_experiments.names import policy_name
+from stagewise_experiments.experiment import Experiment, Panel
+from stagewise_experiments.names import POLICY_NAMES, policy_name
+from stagewise_experiments.pictures.axes import at_chance, whisker
 from stagewise_experiments.pictures.figure import draw, picture_files
 from stagewise_experiments.results import Result
 from stagewise_experiments.series import Series
+from stagewise_experiments.statistics import Estimate
 
 
 def lines(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
@@ -286,3 +295,92 @@ def test_the_same_result_gives_the_same_files(make: Callable[[], Result]) -> Non
 def test_nothing_measured_is_still_a_picture(make: Callable[[], Result]) -> None:
     made = result(make().experiment, lambda _: None)
     draw(made).draw_without_rendering()
+
+
+def intervals(series: Series, panel: Panel) -> list[Estimate]:
+    """All that the panel has to show."""
+    policies = [panel.policy] if panel.policy else series.policies
+    found = [
+        series.estimate(panel.quantity, policy, point, panel.relative_to)
+        for policy in policies
+        for point in series.points_at(panel.where)
+        if not at_chance(series, panel, policy, point)
+    ]
+    return [e for e in found if e is not None and not e.missed]
+
+
+@pytest.mark.parametrize("of", load_all(), ids=lambda of: of.id)
+def test_axes_hold_every_interval_and_no_whisker_has_a_cap(of: Experiment) -> None:
+    few = {name: structs.replace(size, seeds=2) for name, size in of.profiles.items()}
+    made = made_up(structs.replace(of, profiles=few))
+    series = Series(made)
+    panels = [panel for panel in of.panels if series.points_at(panel.where)]
+    for axes, panel in zip(draw(made).axes, panels, strict=False):
+        if panel.form in ("bars", "sweep"):
+            rows = panel.form == "bars" and panel.x is None
+            low, high = axes.get_xlim() if rows else axes.get_ylim()
+            for found in intervals(series, panel):
+                ends = whisker(found, panel.log) or (found.mean,)
+                assert low <= min(ends) and max(ends) <= high
+        for container in axes.containers:
+            if hasattr(container, "has_yerr"):
+                assert container[1] == ()
+
+
+def test_on_a_log_axis_there_are_dots_and_no_bars() -> None:
+    for made in (bars(), sweep()):
+        for axes in draw(made).axes:
+            logarithmic = "log" in (axes.get_xscale(), axes.get_yscale())
+            assert bool(axes.patches) != logarithmic
+
+
+def test_the_paper_s_number_is_drawn_where_it_is_printed() -> None:
+    made = bars()
+    axes = draw(made).axes[0]
+    other = Series(made).estimate("delay_to_target", "orig-prob-solver", {"weights": "delay"})
+    assert other is not None
+    drawn = {
+        round(line.get_ydata()[0]): line.get_xdata()[0]
+        for line in axes.lines
+        if line.get_marker() == "|"
+    }
+    assert drawn[1] == pytest.approx(1.132 * other.mean)
+    assert drawn[3] == pytest.approx(1.476 * other.mean)
+    (legend,) = draw(made).legends
+    assert [t.get_text() for t in legend.texts] == ["the paper's increase, over our OrigProbSolver"]
+
+
+def test_what_is_at_chance_level_is_not_drawn() -> None:
+    def learned(levels: dict[str, float]) -> Axes:
+        of = experiment(policies=["pool-flexible", "fedcs"], setting={"dataset": "cifar10"})
+        return draw(result(of, lambda c: trained(c, level=levels[c.policy]))).axes[0]
+
+    axes = learned({"pool-flexible": 0.9, "fedcs": 0.11})
+    assert list(lines(axes)) == ["pool (ours)"]
+    assert texts(axes) == ["Not drawn, at chance level (10%): FedCS"]
+    axes = learned({"pool-flexible": 0.1, "fedcs": 0.11})
+    assert lines(axes) == {}
+    assert texts(axes) == ["No method is above chance level (10%) yet"]
+
+
+def test_small_differences_have_an_inset() -> None:
+    costs = dict(zip(POLICIES, (1.0, 1.01, 1.03, 1.06, 4.0, 5.0, 6.0, 7.0), strict=True))
+    panel = {"form": "bars", "title": "", "quantity": "objective"}
+    of = experiment(measure="decisions", quantities=["objective"], panels=[panel])
+    axes = draw(result(of, lambda c: {"rounds": [round_of(costs[c.policy])]})).axes[0]
+    (inset,) = axes.child_axes
+    low, high = inset.get_xlim()
+    assert low < 1.0 and 1.06 < high < 1.1
+    assert draw(curves()).axes[0].child_axes
+
+
+def test_methods_have_their_colours_in_one_place() -> None:
+    """No other file of the packages, nor of the README's pictures, has a colour of a method."""
+    root = Path(stagewise.__file__).parents[2]
+    known = {style.colour for style in METHODS.values()}
+    files = [*root.glob("src/**/*.py"), *root.glob("docs/*.py")]
+    for path in files:
+        if path.name in ("style.py", "html.py"):
+            continue
+        assert not known & set(re.findall(r"#[0-9a-f]{6}", path.read_text(encoding="utf-8")))
+    assert len({style.colour for style in METHODS.values()}) == len(POLICY_NAMES) - 2

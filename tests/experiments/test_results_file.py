@@ -49,7 +49,9 @@ def test_table_and_verdicts_are_made_from_the_file_again(of: Experiment, tmp_pat
 def test_the_picture_is_made_from_the_file_again(tmp_path) -> None:
     made = ALL[1]()
     save_result(made, tmp_path / "result.json")
-    first, second = (picture_files(r)["picture.png"] for r in (made, load_result(tmp_path / "result.json")))
+    first, second = (
+        picture_files(r)["picture.png"] for r in (made, load_result(tmp_path / "result.json"))
+    )
     assert first == second
 
 

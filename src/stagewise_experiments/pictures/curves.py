@@ -93,7 +93,9 @@ def _line(axes: "Axes", curve: Curve, style: Style, stroke: str, label: str, shi
 def _band(curve: Curve) -> tuple[list[float], list[float]]:
     """The ends of the intervals, which for a share are within 0 and 1."""
     spread = [width or 0.0 for width in curve.half_width]
-    wide = any(width > WIDE for width in spread)  # two seeds can be so far apart that nothing is said
+    wide = any(
+        width > WIDE for width in spread
+    )  # two seeds can be so far apart that nothing is said
     pairs = [(m, 0.0 if wide else width) for m, width in zip(curve.mean, spread, strict=True)]
     return [max(m - w, 0.0) for m, w in pairs], [min(m + w, 1.0) for m, w in pairs]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
+from textwrap import wrap
 from typing import Any
 
 from matplotlib import rc_context
@@ -21,6 +22,8 @@ DPI = 160
 _DRAW = {"curves": curves.draw, "bars": bars.draw, "sweep": sweep.draw, "matrix": matrix.draw}
 PICTURE_STYLE: Any = STYLE | {"font.size": 9.5, "axes.titlesize": 10.5, "hatch.linewidth": 0.6}
 _LEGEND_LINE = 0.22
+_NOTE_LETTERS, _NOTE_LINE = 14.5, 0.16
+"""Letters of the note to an inch, and the height of one more line of it."""
 _HEADER = 0.62
 """Inches."""
 
@@ -47,15 +50,18 @@ def draw(result: Result) -> Figure:
         handles = _handles(figure, series)
         per_line = max(1, int(width / _legend_width(handles)))
         lines = -(-len(handles) // per_line)
-        top = _HEADER + lines * _LEGEND_LINE + (0.08 if lines else 0)
+        note = wrap(_note(series), int(_NOTE_LETTERS * width))
+        header = _HEADER + _NOTE_LINE * (len(note) - 1)
+        top = header + lines * _LEGEND_LINE + (0.08 if lines else 0)
         height = top + rows * _height(panels, series)
         figure.set_size_inches(width, height)
         figure.set_layout_engine("constrained", rect=(0, 0, 1, 1 - top / height))
-        _header(figure, series.renamed(result.experiment.title), _note(series), width, height)
+        told = "\n".join(note)
+        _header(figure, series.renamed(result.experiment.title), told, width, height)
         if handles:
             figure.legend(
                 list(handles.values()), list(handles), loc="upper left", ncols=per_line,
-                bbox_to_anchor=(0.06 / width, 1 - (_HEADER - 0.04) / height), frameon=False,
+                bbox_to_anchor=(0.06 / width, 1 - (header - 0.04) / height), frameon=False,
                 borderaxespad=0, fontsize=9, columnspacing=1.6,
             )  # fmt: skip
         # Laid out once, not again for every format.

@@ -59,9 +59,7 @@ def gaps(series: Series, axes: Axes) -> None:
     }
     # Nothing can cost less than the optimum, however few scenarios an interval comes from.
     ends = {
-        policy: (max(e.low, 0.0), max(e.high, 0.0))
-        for policy, e in found.items()
-        if e is not None
+        policy: (max(e.low, 0.0), max(e.high, 0.0)) for policy, e in found.items() if e is not None
     }
     right = max([1.0, *(high for _, high in ends.values())])
     for row, (policy, estimate) in enumerate(found.items()):

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 _PRINTED = "the paper's number"
 
 
-def paper_mark(
-    series: Series, panel: Panel, policy: str, point: Point
-) -> tuple[float, str] | None:
+def paper_mark(series: Series, panel: Panel, policy: str, point: Point) -> tuple[float, str] | None:
     """Where the paper's number lies on the panel's axis, and what it is.
 
     An increase over another method is drawn from our value of that method. None where the paper prints
@@ -43,7 +41,9 @@ def draw_mark(
 ) -> None:
     """A stroke across the value axis, in the colour of the method with a dark border."""
     marker, size = ("|", 15) if upright else ("_", 12)
-    axes.plot([x], [y], ls="none", marker=marker, ms=size + 2, mew=5, color=INK, zorder=4, label=label)
+    axes.plot(
+        [x], [y], ls="none", marker=marker, ms=size + 2, mew=5, color=INK, zorder=4, label=label
+    )
     colour = style_of(policy).colour
     axes.plot([x], [y], ls="none", marker=marker, ms=size, mew=2.4, color=colour, zorder=4)
 
