@@ -12,6 +12,7 @@ from stagewise_experiments.table import Judged, counted
 from stagewise_experiments.verdicts import KINDS, Kind
 
 _GAP, _COST = "over_optimum", "cost_to_target"
+_NOTHING = "0%"
 _VERBS: dict[Kind, tuple[str, str]] = {
     "agrees": ("agrees", "agree"),
     "better": ("is better here", "are better here"),
@@ -97,7 +98,9 @@ def _gap_sentence(judged: Sequence[Judged]) -> str:
         mean, policy = min(theirs)
         best = f"; the closest method of the paper, {policy_name(policy)}, is {_percent(mean)} above it"
     how = "one scenario" if ours.count == 1 else f"{ours.count} scenarios"
-    return f"Our pool is {gap_text(ours)} above the certified optimum in {how}{best}."
+    told = gap_text(ours)
+    told = "less than 0.001%" if told == _NOTHING else told
+    return f"Our pool is {told} above the certified optimum in {how}{best}."
 
 
 def gap_text(found: Estimate) -> str:
@@ -109,7 +112,7 @@ def gap_text(found: Estimate) -> str:
 def _percent(value: float) -> str:
     """Less than a thousandth of a percent is rounding."""
     if abs(100 * value) < 1e-3:
-        return "0%"
+        return _NOTHING
     return f"{'−' if value < 0 else ''}{rounded(abs(100 * value))}%"
 
 

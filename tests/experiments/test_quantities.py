@@ -11,7 +11,8 @@ from scipy import stats
 
 from stagewise.errors import StagewiseError
 from stagewise.policies.registry import policy_names
-from stagewise_experiments.names import DATASET_NAMES, POLICY_NAMES, style_of
+from stagewise.report.style import style_of
+from stagewise_experiments.names import DATASET_NAMES, POLICY_NAMES
 from stagewise_experiments.quantities import (
     QUANTITIES,
     estimate_text,

@@ -41,6 +41,7 @@ def draw(series: Series, panel: Panel, axes: "Axes") -> None:
                 several = len(points) > 1
                 stroke = LINES[number % len(LINES)] if several else style_of(policy).line
                 label = _label(series, policy, point)
+                _spread(axes, curve, style_of(policy))
                 for place in (axes, inset) if inset else (axes,):
                     _line(place, curve, style_of(policy), stroke, label, order / len(policies))
                 heights += [end for ends in _band(curve) for end in ends]
@@ -72,9 +73,6 @@ def draw(series: Series, panel: Panel, axes: "Axes") -> None:
 def _line(axes: "Axes", curve: Curve, style: Style, stroke: str, label: str, shift: float) -> None:
     rounds, mean = np.array(curve.rounds), np.array(curve.mean)
     every = max(1, round(len(rounds) / MARKERS))
-    low, high = _band(curve)
-    if low != high:
-        axes.fill_between(rounds, low, high, color=style.colour, alpha=0.13, lw=0)
     axes.plot(
         rounds,
         mean,
@@ -86,6 +84,13 @@ def _line(axes: "Axes", curve: Curve, style: Style, stroke: str, label: str, shi
         markevery=(int(shift * every), every),
         label=label,
     )
+
+
+def _spread(axes: "Axes", curve: Curve, style: Style) -> None:
+    """The intervals, and the runs that went on when others had ended."""
+    low, high = _band(curve)
+    if low != high:
+        axes.fill_between(curve.rounds, low, high, color=style.colour, alpha=0.13, lw=0)
     for numbers, values in curve.rests:
         axes.plot(numbers, values, color=style.colour, lw=0.8, alpha=0.5)
 
@@ -109,14 +114,13 @@ def _inset(
         for policy, point in product(policies, points)
         if not at_chance(series, panel, policy, point) and (curve := series.curve(policy, point))
     ]
-    ends = [curve.mean[-1] for curve in found if curve.mean]
-    stops = any(c.setting.stop_at_target and c.setting.target_accuracy for c in series.result.cells)
-    if len(ends) < 3 or stops or min(len(curve.rounds) for curve in found) < LONG_ENOUGH:
+    ends = [curve.mean[-1] for curve in found if len(curve.rounds) >= LONG_ENOUGH]
+    if len(ends) < 3 or len({tuple(curve.rounds) for curve in found}) > 1:
         return None
     whole = max(ends) - min(min(curve.mean) for curve in found)
     if max(ends) - min(ends) > CLOSE * whole:
         return None
-    last = max(curve.rounds[-1] for curve in found)
+    last = found[0].rounds[-1]
     first = last - last // 4
     inset = axes.inset_axes((0.5, 0.1, 0.47, 0.48))
     shown = [m for c in found for n, m in zip(c.rounds, c.mean, strict=True) if n >= first]

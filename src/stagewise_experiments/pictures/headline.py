@@ -104,7 +104,7 @@ def costs(series: Series, axes: Axes) -> None:
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
-    _frame(axes, policies, f"cost to the target accuracy, in multiples of {policy_name(OURS)}'s")
+    _frame(axes, policies, f"cost to the target accuracy, {policy_name(OURS)} = 1")
     _title(axes, "Cost to the target accuracy", run_text(series.result))
 
 
