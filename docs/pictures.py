@@ -87,7 +87,7 @@ def draw_comparison(summaries: list[MethodSummary]) -> None:
     axes.set(xscale="log", xlabel="median time of one decision (ms)", ylabel="mean cost of a round")
     axes.set_ylim(bottom=0)
     axes.set_xlim(0.2, 12_000)
-    title = "Cheaper is lower, faster is left; in brackets: feasible rounds; hollow: ignores the limit on KLD"
+    title = "Lower is cheaper, left is faster; in brackets: feasible rounds; hollow: no KLD limit"
     axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.25)
     figure.savefig(HERE / "comparison.png", dpi=130)

@@ -294,7 +294,10 @@ def test_the_same_result_gives_the_same_files(make: Callable[[], Result]) -> Non
 @pytest.mark.parametrize("make", [curves, bars, sweep, matrix, groups])
 def test_nothing_measured_is_still_a_picture(make: Callable[[], Result]) -> None:
     made = result(make().experiment, lambda _: None)
-    draw(made).draw_without_rendering()
+    figure = draw(made)
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        assert not axes.axison or axes.images
 
 
 def intervals(series: Series, panel: Panel) -> list[Estimate]:

@@ -82,6 +82,8 @@ def note_chance(axes: "Axes", series: Series, policies: Iterable[str], everyone:
     names = list(dict.fromkeys(policy_name(policy) for policy in policies))
     if not names:
         return
+    if everyone:
+        axes.set_axis_off()
     level = f"at chance level ({100 * chance_level(series):.3g}%)"
     text = f"No method is above {level.removeprefix('at ')} yet" if everyone else (
         f"Not drawn, {level}: {', '.join(names)}"
@@ -89,6 +91,15 @@ def note_chance(axes: "Axes", series: Series, policies: Iterable[str], everyone:
     axes.text(
         0.5, 0.5 if everyone else 0.02, text, transform=axes.transAxes, ha="center",
         va="center" if everyone else "bottom", fontsize=8.5, color=GREY, wrap=True,
+    )  # fmt: skip
+
+
+def note_nothing(axes: "Axes", panel: Panel) -> None:
+    """In place of an empty plot, why it is empty."""
+    axes.set_axis_off()
+    axes.text(
+        0.5, 0.5, f"nothing to draw:\n{quantity(panel.quantity).absent}", transform=axes.transAxes,
+        ha="center", va="center", fontsize=9, color=GREY,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from stagewise_experiments.pictures.axes import (
     PAPER,
     extent,
     mark_missed,
+    note_nothing,
     number_axis,
     only_point,
     panel_label,
@@ -50,6 +51,9 @@ def _rows(series: Series, panel: Panel, point: Point, axes: "Axes") -> None:
         policy: series.estimate(panel.quantity, policy, point, panel.relative_to)
         for policy in policies
     }
+    if not any(found.values()):
+        note_nothing(axes, panel)
+        return
     marks = {policy: paper_mark(series, panel, policy, point) for policy in policies}
     ends = extent(found.values(), panel.log, [mark[0] for mark in marks.values() if mark])
     furthest = max(ends, default=1.0) or 1.0
@@ -75,7 +79,7 @@ def _rows(series: Series, panel: Panel, point: Point, axes: "Axes") -> None:
             if panel.relative_to is not None:
                 told = range_text(estimate, rounded)
             end = max(whisker(estimate, panel.log) or (estimate.mean,))
-            write(axes, max(end, mark[0] if mark else end), row, told)
+            write(axes, max(end, mark[0] if mark else end), row, told, 8 if panel.log else 5)
         if mark:
             draw_mark(axes, mark[0], row, mark[1], policy, upright=True)
     reference = found.get(REFERENCE)
@@ -195,6 +199,9 @@ def _groups(series: Series, panel: Panel, x: str, axes: "Axes") -> None:
             if mark is not None:
                 draw_mark(axes, place, *mark, policy)
                 marks.append(mark[0])
+    if not any(shown):
+        note_nothing(axes, panel)
+        return
     axes.set_xticks(range(len(values)), [value_text(value) for value in values])
     axes.set(xlabel=series.axis(x).label, ylabel=panel_label(panel))
     scaled(axes, panel, shown, marks)

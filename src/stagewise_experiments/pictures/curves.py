@@ -10,7 +10,13 @@ from matplotlib.ticker import MaxNLocator
 from stagewise.report.style import FAINT, LINES, Style, style_of
 from stagewise_experiments.experiment import Panel, Point
 from stagewise_experiments.names import policy_name
-from stagewise_experiments.pictures.axes import GREY, at_chance, note_chance, number_axis
+from stagewise_experiments.pictures.axes import (
+    GREY,
+    at_chance,
+    note_chance,
+    note_nothing,
+    number_axis,
+)
 from stagewise_experiments.quantities import quantity
 from stagewise_experiments.series import Curve, Series
 
@@ -47,6 +53,11 @@ def draw(series: Series, panel: Panel, axes: "Axes") -> None:
                 heights += [end for ends in _band(curve) for end in ends]
                 heights += [value for rest in curve.rests for value in rest[1]]
                 last = max([last, *curve.rounds, *(rest[0][-1] for rest in curve.rests)])
+    if not heights and not unlearned:
+        note_nothing(axes, panel)
+    note_chance(axes, series, unlearned, everyone=not heights)
+    if not heights:
+        return
     for target in sorted({_target(series, point) for point in points} - {0.0}):
         heights.append(target)
         axes.axhline(target, color=FAINT, ls="--", lw=1, zorder=0)
@@ -60,13 +71,11 @@ def draw(series: Series, panel: Panel, axes: "Axes") -> None:
             color=GREY,
         )
     axes.set(xlabel="round", ylabel=panel.label or quantity(panel.quantity).label)
-    if heights:
-        room = 0.08 * (max(heights) - min(heights)) + 0.01
-        axes.set_ylim(max(min(heights) - room, 0), min(max(heights) + room, 1.01))
+    room = 0.08 * (max(heights) - min(heights)) + 0.01
+    axes.set_ylim(max(min(heights) - room, 0), min(max(heights) + room, 1.01))
     number_axis(axes.yaxis, panel)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlim(1 - 0.02 * last, last * 1.02)
-    note_chance(axes, series, unlearned, everyone=not heights)
     axes.grid(alpha=0.3)
 
 

@@ -11,6 +11,7 @@ from stagewise_experiments.pictures.axes import (
     at_chance,
     mark_missed,
     note_chance,
+    note_nothing,
     only_point,
     panel_label,
     policy_label,
@@ -82,6 +83,9 @@ def draw(series: Series, panel: Panel, axes: "Axes") -> None:
         missed += [
             (place, policy) for place, e in zip(places, found, strict=True) if e and e.missed
         ]
+    if not any(shown) and not unlearned:
+        note_nothing(axes, panel)
+        return
     axes.set_xticks(places, [value_text(value) for value in values])
     axes.set(xlabel=series.axis(panel.x).label, ylabel=panel_label(panel))
     scaled(axes, panel, shown, marks)
