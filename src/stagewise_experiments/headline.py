@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from stagewise_experiments.catalogue import experiments
 from stagewise_experiments.names import OURS, PAPER_METHODS, policy_name
 from stagewise_experiments.quantities import OPTIMUM, range_text, rounded
 from stagewise_experiments.series import Comparison, Series
@@ -84,7 +85,9 @@ def _confirmed(judged: Sequence[Judged]) -> str:
     if not told:
         return "Nothing that was run can be compared with the paper."
     listed = f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else told[0]
-    return f"Of {kinds.total()} numbers and claims of the paper {listed}."
+    ran = {one.result.experiment.id for one in judged}
+    where = f"in {len(ran)} of {len(ran | set(experiments()))} experiments"
+    return f"Of {kinds.total()} numbers and claims of the paper {where} {listed}."
 
 
 def _gap_sentence(judged: Sequence[Judged]) -> str:

@@ -154,8 +154,8 @@ def test_the_sentences_count_what_was_judged(results: Path) -> None:
     kinds = [v.kind for one in judged for _, v in one.values]
     kinds += [v.kind for one in judged for c, v in one.claims if not c.ours]
     numbers = [int(number) for number in re.findall(r"\d+", first)]
-    assert numbers[0] == len(kinds)
-    assert numbers[1:] == [kinds.count(kind) for kind in KINDS if kind in kinds]
+    assert numbers[:2] == [len(kinds), len(judged)]
+    assert numbers[3:] == [kinds.count(kind) for kind in KINDS if kind in kinds]
     assert second == "No method was compared with the certified optimum."
     outcomes = cost_outcomes(judged)
     assert [int(number) for number in re.findall(r"\d+", third)] == [

@@ -16,6 +16,7 @@ from made_up_results import (
     trained,
 )
 
+from stagewise.report.html import inline_svg
 from stagewise_experiments.document import (
     Bullets,
     Heading,
@@ -258,14 +259,17 @@ def test_texts_cannot_break_the_page_or_the_table() -> None:
         Bullets(["<b>"]),
         Image("a/p.png", 'say "no"'),
     ]
-    page = to_html(blocks)
-    assert "<script>" not in page
+    svg = inline_svg(b'<svg id="p" fill=": #000000"/>', "q", 'say "no"')
+    page = to_html("a & b", blocks, [], [], {"a/p.png": svg})
+    assert page.count("<script>") == 1  # the page's own
+    assert "3 &lt;script&gt;" in page
+    assert "<title>a &amp; b</title>" in page
     assert '<h2 id="here">a &lt; b</h2>' in page
     assert (
         '[0.7, 1) and <b class="bold">bold</b> <code>x &lt; y</code> <a href="#here">to</a>' in page
     )
     assert "<td>x<br>y</td>" in page
-    assert 'alt="say &#34;no&#34;"' in page
+    assert 'aria-label="say &quot;no&quot;" id="q-p" fill=": var(--ink)"' in page
     text = to_markdown(blocks)
     assert "| 1\\|2 | x<br>y |" in text
     assert "5 \\* 3 &lt;script>" in text

@@ -44,7 +44,7 @@ def mean_bars(runs: Sequence[Run], axes: "Axes", field: str, unit: str) -> "Axes
         mean, low, high = values.mean(), np.quantile(values, 0.05), np.quantile(values, 0.95)
         spread = np.maximum([[mean - low], [high - mean]], 0)
         axes.barh(number, mean, color=colour(run), height=0.62, alpha=0.85)
-        axes.errorbar(mean, number, xerr=spread, color="#333333", capsize=3, lw=1)
+        axes.errorbar(mean, number, xerr=spread, color="#333333", lw=1.1)
         axes.annotate(
             f"{mean:.3g}",
             (max(mean, high), number),
