@@ -27,14 +27,9 @@ from stagewise_experiments.document import Fold, Table, to_markdown
 from stagewise_experiments.experiment import Experiment
 from stagewise_experiments.headline import cost_outcomes, gap, sentences
 from stagewise_experiments.names import OURS
-from stagewise_experiments.page import (
-    load_results,
-    page_blocks,
-    profile_blocks,
-    write_outputs,
-    write_report,
-)
+from stagewise_experiments.page import load_results, page_blocks, write_outputs, write_report
 from stagewise_experiments.pictures import figure, headline
+from stagewise_experiments.profile_page import profile_blocks
 from stagewise_experiments.results import save_result
 from stagewise_experiments.series import Series
 from stagewise_experiments.table import judge, markdown_blocks
