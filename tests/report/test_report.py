@@ -22,7 +22,7 @@ from stagewise.report.figures import times_online, times_served
 from stagewise.report.page import page
 from stagewise.report.pictures import draw_pictures, save_pictures
 from stagewise.report.rendering import rendered
-from stagewise.report.style import labels
+from stagewise.report.style import colour, labels, line_styles, style_of
 from stagewise.runs.config import RunConfig
 from stagewise.runs.records import RoundRecord
 from stagewise.runs.run import Run
@@ -306,3 +306,16 @@ def test_the_command(tmp_path, capsys):
         assert not (tmp_path / "other.html").exists()
     assert main(["report", str(tmp_path), "-o", str(html)]) == 2
     assert "not a run" in capsys.readouterr().err
+
+
+def test_a_run_has_the_colour_of_its_policy_wherever_it_stands() -> None:
+    runs = [made_up_run("a"), made_up_run("b", seed=1)]
+    swapped = [replace(runs[0], config=replace_policy(runs[0], "fedcs")), runs[1]]
+    assert colour(swapped[0]) == style_of("fedcs").colour == colour(swapped[::-1][1])
+    assert line_styles([runs[0], runs[0], swapped[0]]) == ["-", "--", "-"]
+    assert style_of("fedcs").colour in page(swapped)
+    assert "prefers-color-scheme: dark" in page(runs) and "var(--ink)" in page(runs)
+
+
+def replace_policy(run: Run, policy: str) -> RunConfig:
+    return msgspec.structs.replace(run.config, policy=policy)
