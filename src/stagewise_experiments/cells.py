@@ -60,6 +60,13 @@ def cells_of(
     ]
 
 
+def in_regime(experiment: Experiment, regime: str) -> Experiment:
+    """The experiment with costs of that regime, unless its file names one."""
+    setting: dict[str, Any] = {"scenario": {"regime": regime}}
+    _merge(setting, experiment.setting)
+    return msgspec.structs.replace(experiment, setting=setting)
+
+
 def points_of(experiment: Experiment, profile: Profile) -> Iterator[Point]:
     """Every point of the axes, the last axis fastest; one empty point where there is none."""
     names = [axis.name for axis in experiment.axes]

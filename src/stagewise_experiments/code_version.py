@@ -23,7 +23,7 @@ _WITHOUT_EFFECT = (
 """Of the library: what only users touch."""
 _TRAINING = ("datasets/", "models/", "training/", "runs/", "simulator/", "versions.py")
 """Of the library: what only comes after a decision."""
-_WITH_EFFECT = ("measures/", "setting.py")
+_WITH_EFFECT = ("measures/", "regimes.py", "setting.py")
 """Of the experiments: the rest only schedules and presents what these measure."""
 _DECIDING = ("measures/decided.py",)
 """Of the experiments: what makes policies of settings."""

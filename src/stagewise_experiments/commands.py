@@ -92,9 +92,14 @@ def run(
     seeds: Annotated[
         int | None, typer.Option(help="How many seeds. Default: as the experiment says.")
     ] = None,
+    regime: Annotated[
+        Literal["calibrated", "literal"] | None,
+        typer.Option(help="Costs as fitted to the paper's tables, or as its text reads."),
+    ] = None,
 ) -> None:
     """Run experiments; what was run before into the same folder is not run again."""
     from stagewise_experiments.catalogue import choose
+    from stagewise_experiments.cells import in_regime
     from stagewise_experiments.runner import run_experiments
 
     _need_matplotlib()
@@ -103,6 +108,8 @@ def run(
     if workers is not None and cluster is not None:
         raise StagewiseError(f"workers = {workers}: must not be given together with cluster")
     chosen = choose(experiments)
+    if regime is not None:
+        chosen = [in_regime(experiment, regime) for experiment in chosen]
     if cluster is None and device != "cpu":
         from stagewise.training.device import device_of
 

@@ -33,6 +33,9 @@ class ScenarioSetting(_Table, frozen=True, kw_only=True):
     p_min: float = 0.5
     """Online probabilities are uniform in [p_min, p_max)."""
     p_max: float = 1.0
+    regime: Literal["calibrated", "literal"] = "calibrated"
+    """What costs are like where the paper does not say: as fitted to its Tables III and IV, or as its
+    text reads (docs/calibration.md)."""
     weights: Literal["delay", "energy", "random", "equal"] = "equal"
     """Of the objective: (1, 0), (0, 1), random with sum 1, or (0.5, 0.5)."""
     local_steps: int = 5

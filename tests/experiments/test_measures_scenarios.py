@@ -1,5 +1,6 @@
 """The world of a cell: what a setting's fields become in scenario and rounds."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -10,6 +11,8 @@ from stagewise.world.estimator import rolling_estimate
 from stagewise.world.fluctuation import fluctuate
 from stagewise.world.generate import numeric, paper_set, random_weights
 from stagewise.world.trace import load_trace
+from stagewise_experiments.catalogue import choose
+from stagewise_experiments.cells import cells_of, in_regime
 from stagewise_experiments.measures import scenarios
 from stagewise_experiments.measures.scenarios import HISTORY_ROUNDS, make_rounds, make_scenario
 from stagewise_experiments.setting import make_setting
@@ -17,7 +20,8 @@ from stagewise_experiments.setting import make_setting
 
 def setting_of(scenario=None, **fields):
     given = {"measure": "decisions", "policy": "fedcs", "seed": 4, "rounds": 3}
-    return make_setting({**given, "scenario": scenario or {}, **fields}, "test")
+    world = {"regime": "literal", **(scenario or {})}
+    return make_setting({**given, "scenario": world, **fields}, "test")
 
 
 @pytest.mark.parametrize(
@@ -70,6 +74,38 @@ def test_random_weights_go_by_the_seed():
     assert make_scenario(setting_of({"weights": "random"})).weights == random_weights(4)
     other = make_scenario(setting_of({"weights": "random"}, seed=5)).weights
     assert other == random_weights(5) != random_weights(4)
+
+
+def test_the_calibrated_regime():
+    """docs/calibration.md: an eighth of the bits, 0.173 a second and a joule, 150 m and 0.03 J."""
+    literal = make_scenario(setting_of())
+    made = make_scenario(setting_of({"regime": "calibrated"}))
+    cycles = literal.clients.cycles_per_sample / 8
+    np.testing.assert_allclose(made.clients.cycles_per_sample, cycles, rtol=1e-12)
+    assert (made.weights.delay, made.weights.energy) == (0.173, 0.173)
+    assert set(made.edges.uplink_energy_j) == {0.03}
+    assert len(made.links) < len(literal.links)
+    reach = np.linalg.norm(
+        made.clients.position_m[made.links.client] - made.edges.position_m[made.links.edge], axis=1
+    )
+    degree = np.diff(made.links.start)[made.links.client]
+    assert reach[degree > 1].max() <= 150.0
+    np.testing.assert_array_equal(made.clients.label_counts, literal.clients.label_counts)
+    random = make_scenario(setting_of({"regime": "calibrated", "weights": "random"})).weights
+    assert random.delay == pytest.approx(0.346 * random_weights(4).delay)
+    assert random.delay + random.energy == pytest.approx(0.346)
+
+
+def test_a_regime_for_all_experiments():
+    """A file's own regime stays; others take the one that is asked for."""
+    experiment = choose(["fig-optimality"])[0]
+    own = msgspec.structs.replace(experiment, setting={"scenario": {"regime": "calibrated"}})
+    for one, expected in ((experiment, "literal"), (own, "calibrated")):
+        cells = cells_of(in_regime(one, "literal"), "quick")
+        assert {cell.setting.scenario.regime for cell in cells} == {expected}
+    assert {cell.setting.scenario.regime for cell in cells_of(experiment, "quick")} == {
+        "calibrated"
+    }
 
 
 def test_a_small_data_set_has_small_clients_and_a_small_data_min(monkeypatch):

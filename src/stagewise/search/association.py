@@ -38,8 +38,9 @@ class Reading(NamedTuple):
 
     retry: int = RE_ASSOCIATION
     """BACK_TRACKING: reverse order through the tree of all associations. MARKED_PAIRS: the last client
-    that has another edge may not go there again, and the greedy runs once more. RE_ASSOCIATION: clients one
-    by one in reverse order move to the edge that leaves least violation, then least cost."""
+    that has another edge may not go there again, and the greedy runs once more. RE_ASSOCIATION:
+    clients one by one in reverse order move to the edge that leaves least violation, then least
+    cost."""
     penalty: float = 50.0
     """What a unit of violation weighs in the greedy's step ("feasible variations"), in units of what a
     client costs; 0 is cost alone."""

@@ -23,6 +23,7 @@ from stagewise.world.generate import (
     random_weights,
     read_points,
 )
+from stagewise_experiments.regimes import REGIMES
 from stagewise_experiments.setting import Setting
 
 EUA_FILE = "eua/derived-window-4bs-93users.csv"
@@ -64,18 +65,22 @@ def make_rounds(setting: Setting) -> tuple[Scenario, list[Round]]:
 def make_scenario(setting: Setting) -> Scenario:
     """The cell's scenario."""
     asked, seed = setting.scenario, setting.seed
+    regime = REGIMES[asked.regime]
     task, share = _task(setting)
-    delay = {"delay": 1.0, "energy": 0.0}.get(asked.weights, 0.5)
-    weights = Weights(delay=delay, energy=1 - delay)
+    delay = {"delay": 1.0, "energy": 0.0, "equal": 0.5}.get(asked.weights)
+    if delay is None:
+        delay = random_weights(seed).delay
     options: Any = {
-        "task": task,
+        "task": replace(task, sample_bits=regime.sample_bits * task.sample_bits),
+        "radius_m": regime.radius_m,
         "parameters": SystemParameters(
             online_probability=(asked.p_min, asked.p_max),
             batch_fraction=asked.batch_fraction,
             local_steps=asked.local_steps,
             edge_rounds=asked.edge_rounds,
+            uplink_energy_j=regime.uplink_energy_j,
         ),
-        "weights": random_weights(seed) if asked.weights == "random" else weights,
+        "weights": Weights(delay=regime.weight * delay, energy=regime.weight * (1 - delay)),
         "limits": Limits(
             kld_max=asked.kld_max,
             data_min=round(share * asked.data_min),
