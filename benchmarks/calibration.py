@@ -45,11 +45,11 @@ TABLE_4 = {
 OFF_THEIR_LAW = [(5, 3), (30, 1)]
 """Cells (T, L) of Table IV far from 0.003 + L (0.0965 + 0.0198 T) a round, which the others keep."""
 
-BITS = [588.0, 784.0, 1176.0]
+BITS = [588.0, 784.0, 1176.0, 1568.0, 2352.0, 3136.0]
 ENERGY_PER_DELAY = [0.3, 1.0]
 """The weight of a joule over that of a second."""
-RADII = [125.0, 150.0, 200.0]
-UPLINK_J = [0.03, 0.05, 0.1, 0.2]
+RADII = [125.0, 150.0, 200.0, 300.0]
+UPLINK_J = [0.01, 0.03, 0.05, 0.1, 0.2]
 ROUNDS = 4
 EFFORT = Effort(runs=2, moves_per_edge=20_000)
 

@@ -275,6 +275,8 @@ def test_readings_by_name():
         "back-tracking,steps",
         "back-tracking,steps=-1",
         "marked-pairs,keeps=1",
+        "re-association,penalty=inf",
+        "re-association,penalty=nan",
     ):
         with pytest.raises(StagewiseError, match=r"reading = .*: must be one of re-association"):
             reading_of(text)

@@ -35,7 +35,7 @@ Planner = Callable[[Problem, int, float | None, Executor | None], Planned]
 
 # The random sets that Alg. 3 starts from hold this many times the data that all edges need.
 _START_COVERAGE = 4.0
-_STRONGEST = Reading(penalty=20.0, starts=12)
+_READING = Reading(penalty=20.0, starts=12)
 
 
 def plan(
@@ -93,10 +93,10 @@ def plan(
 
 
 def _planner(method: object) -> Planner:
-    name, _, reading = str(method).partition(":")
-    if name == "paper" and reading:
+    name, colon, reading = str(method).partition(":")
+    if name == "paper" and colon:
         return partial(_plan_by_paper, reading=reading_of(reading))
-    if name not in PLANNERS or reading:
+    if name not in PLANNERS or colon:
         raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLANNERS)}")
     return PLANNERS[name]
 
@@ -106,7 +106,7 @@ def _plan_by_paper(
     seed: int,
     seconds: float | None,
     executor: Executor | None,
-    reading: Reading = _STRONGEST,
+    reading: Reading = _READING,
 ) -> Planned:
     """GoCMinC2EA inside LILongClientD, from random sets of clients; one step at a time."""
     limits = problem.scenario.limits

@@ -10,6 +10,7 @@ from stagewise.plan_b.surplus import leave_out_surplus
 from stagewise.plans import Plan
 from stagewise.problem.statement import Mode, Problem, p2, still_there
 from stagewise.randomness import generator
+from stagewise.search.association import reading_of
 from stagewise.search.client_set import improve_client_set
 from stagewise.search.instance import Instance, build_instance
 from stagewise.search.state import State, change_edge, find_link, new_state, start_from
@@ -104,5 +105,11 @@ def _fall_back(
         backups = rng.permutation(candidates)[:absent]
         taken[backups] = True
         start.append(backups)
-    found = improve_client_set(instance, np.concatenate(start), seconds=seconds)
+    _, _, reading = plan.method.partition(":")
+    found = improve_client_set(
+        instance,
+        np.concatenate(start),
+        reading=reading_of(reading) if reading else None,
+        seconds=seconds,
+    )
     return found.assignment

@@ -31,14 +31,14 @@ _START_COVERAGE = 2.5
 _RANDOM_COVERAGE = 1.5
 
 # From several starts P0 gets cheaper; the others hardly change (docs/model.md).
-_STRONGEST = "re-association"
+_FROM_SIX_STARTS = "re-association"
 _FROM_ONE_START = "re-association,starts=1"
 
 LinkChoice = Callable[[Round, np.random.Generator], BoolArray | None]
 
 
 def orig_prob_solver(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _STRONGEST
+    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_SIX_STARTS
 ) -> Policy:
     """OrigProbSolver: P0 by Algs. 2 and 3."""
     return _Benchmark(seed, seconds, reading_of(reading))

@@ -1,4 +1,4 @@
-"""Alg. 2, GoCMinC2EA: associate a given set of clients with edges, greedily, then until it is feasible.
+"""Alg. 2, GoCMinC2EA: associate a given set of clients with edges, greedily, then by changes.
 
 The text leaves open how a greedy association that breaks a limit is changed; `Reading` has the ways it
 can be read, which docs/model.md compares.
@@ -27,7 +27,7 @@ from stagewise.search.state import (
 from stagewise.search.value import value, value_after
 from stagewise.world.scenario import BoolArray, IntArray
 
-# What follows a greedy association that is not feasible.
+# What follows the greedy association.
 BACK_TRACKING, MARKED_PAIRS, RE_ASSOCIATION = 0, 1, 2
 
 _FEASIBLE = 1e-12
@@ -72,11 +72,11 @@ def reading_of(text: str) -> Reading:
         except (KeyError, ValueError):
             pass
         else:
-            if reading.penalty >= 0 and reading.steps >= 0 and reading.starts >= 1:
+            if 0 <= reading.penalty < np.inf and reading.steps >= 0 and reading.starts >= 1:
                 return reading
     raise StagewiseError(
         f"reading = {shown(text)}: must be one of {', '.join(READINGS)}, with "
-        "penalty >= 0, steps >= 0 and starts >= 1 after it as in back-tracking,steps=2000"
+        "a finite penalty >= 0, steps >= 0 and starts >= 1 after it as in back-tracking,steps=2000"
     )
 
 
@@ -122,8 +122,8 @@ def new_association(instance: Instance, reading: Reading | None = None) -> Assoc
 def associate(association, selected, count):
     """Associate `selected[:count]` with edges (Alg. 2); `work.best` receives the association.
 
-    Returns (violation, value) of the first feasible association, or of the least violating one met. A
-    client that finds every edge full makes the set infeasible: the violation is then infinite.
+    Returns (violation, value) of the best association met, as far as the reading goes on. A client that
+    finds every edge full makes the set infeasible: the violation is then infinite.
     """
     instance, state, reading, work = association
     for link in range(work.marked.shape[0]):

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stagewise.compiled import NONE, compiled, inlined
-from stagewise.problem.risk_kernels import keeps_limits, label_term
+from stagewise.problem.risk_kernels import kld_of, label_term
 from stagewise.search.association import Reading, associate, new_association
 from stagewise.search.instance import FREE, NO_RISK, Instance, unassigned
 from stagewise.search.local_search import Found
 from stagewise.search.value import objective
+from stagewise.world.divergence import KLD_TOLERANCE
 from stagewise.world.scenario import FloatArray, IntArray
 
 _BATCH = 128  # changes tried between two looks at the clock
@@ -242,13 +243,13 @@ def is_no_better(instance, bounds, selected, count, figures):
     if is_plain:
         if data < instance.edges_in_round * instance.data_limit:
             return True
-        limit = instance.kld_limit + _ROUNDING if instance.keep_kld else np.inf
-        if not keeps_limits(log_sum, data, limit, 0.0):
+        limit = instance.kld_limit + KLD_TOLERANCE + _ROUNDING
+        if instance.keep_kld and data > 0 and kld_of(log_sum, data) > limit:
             return True
     for j in range(instance.uplink_energy.shape[0]):
         energy += instance.uplink_energy[j]
     # The largest KLD of an edge, and so their sum, is at least that of all data together.
-    kld = max(0.0, log_sum / data - np.log(data)) if data > 0 else 0.0
+    kld = max(0.0, kld_of(log_sum, data) - _ROUNDING) if data > 0 else 0.0
     bound = objective(instance, delay, energy, log_probability, float(count), kld, never)
     return bound - _ROUNDING * abs(bound) >= _below(figures[1])
 

@@ -80,7 +80,9 @@ def make_scenario(setting: Setting) -> Scenario:
             edge_rounds=asked.edge_rounds,
             uplink_energy_j=regime.uplink_energy_j,
         ),
-        "weights": Weights(delay=regime.weight * delay, energy=regime.weight * (1 - delay)),
+        "weights": Weights(
+            delay=2 * delay * regime.delay_weight, energy=2 * (1 - delay) * regime.energy_weight
+        ),
         "limits": Limits(
             kld_max=asked.kld_max,
             data_min=round(share * asked.data_min),
