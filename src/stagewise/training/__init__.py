@@ -1,7 +1,7 @@
 """Hierarchical federated training (Eqs. 1-3); needs PyTorch."""
 
+from stagewise.outcomes import TrainingFigures
 from stagewise.training.client import train_client
-from stagewise.training.figures import TrainingFigures
 from stagewise.training.task import Evaluation, Loss, TrainingTask
 from stagewise.training.trainer import Trainer
 
