@@ -11,7 +11,7 @@ from stagewise.plan_b.ccu import cluster_based_update
 from stagewise.plan_b.pool import library_of, load_pool, pool
 from stagewise.plan_b.repair import repair
 from stagewise.plans import Plan
-from stagewise.policies.policy import Policy
+from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.problem.statement import Mode
 from stagewise.warm_up import warm_up, warm_up_association
 from stagewise.world.checks import finite, instance_of
@@ -104,23 +104,21 @@ def stagewise_paper(
     return PlanPolicy(make_plan(scenario, method=method, seed=seed), "ccu", "strict", seconds)
 
 
-def pool_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
-    """The pool of clusters, free in every round."""
-    return PlanPolicy(make_plan(scenario, method="pool", seed=seed), "pool", "flexible", seconds)
+def _planned(planner: str, method: str, mode: Mode) -> PolicyFactory:
+    def make(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+        return PlanPolicy(make_plan(scenario, method=planner, seed=seed), method, mode, seconds)
+
+    return make
 
 
-def pool_strict(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
-    """The pool of clusters, with every online long-term client serving (12d)."""
-    return PlanPolicy(make_plan(scenario, method="pool", seed=seed), "pool", "strict", seconds)
+pool_flexible = _planned("pool", "pool", "flexible")
+"""The pool of clusters, free in every round."""
 
+pool_strict = _planned("pool", "pool", "strict")
+"""The pool of clusters, with every online long-term client serving (12d)."""
 
-def stagewise_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
-    """Our plan and our repair, which may leave surplus long-term clients out."""
-    plan = make_plan(scenario, method="local-search", seed=seed)
-    return PlanPolicy(plan, "repair", "flexible", seconds)
+stagewise_flexible = _planned("local-search", "repair", "flexible")
+"""Our plan and our repair, which may leave surplus long-term clients out."""
 
-
-def stagewise_strict(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
-    """Our plan and our repair, with every online long-term client serving (12d)."""
-    plan = make_plan(scenario, method="local-search", seed=seed)
-    return PlanPolicy(plan, "repair", "strict", seconds)
+stagewise_strict = _planned("local-search", "repair", "strict")
+"""Our plan and our repair, with every online long-term client serving (12d)."""

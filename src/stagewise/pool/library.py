@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns
+from stagewise.exact.columns import Columns, Prices
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.parts import parts
-from stagewise.pool.prices import Prices
 from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance
 from stagewise.search.workers import workers
@@ -45,6 +44,12 @@ class Library:
 
     def __len__(self) -> int:
         return len(self.links)
+
+
+def even_prices(scenario: Scenario) -> Prices:
+    """Clients for nothing, the weight of delay spread evenly over the edges."""
+    edges = len(scenario.edges)
+    return Prices(np.zeros(len(scenario.clients)), np.full(edges, scenario.weights.delay / edges))
 
 
 def generate_library(

@@ -15,12 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from stagewise.compiled import NONE, compiled, writable
-from stagewise.exact.columns import Columns, edge_of, join, select
+from stagewise.exact.columns import Columns, Prices, edge_of, join, select
 from stagewise.exact.packing import Budget, pack
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
-from stagewise.pool.library import Library
-from stagewise.pool.prices import Prices, even_prices
+from stagewise.pool.library import Library, even_prices
 from stagewise.pool.pricing import (
     Choices,
     improve_choice,
