@@ -11,7 +11,7 @@ import numpy as np
 
 from stagewise.exact.columns import Columns, Prices, join, select
 from stagewise.exact.master import MasterSolution, solve_master
-from stagewise.exact.pricing import Priced, Scope, Search, cheapest_known, price_edges
+from stagewise.exact.pricing import Priced, Scope, Search, cheapest_known, even_prices, price_edges
 from stagewise.exact.search_threads import SearchThreads
 from stagewise.search.instance import Instance
 
@@ -56,8 +56,7 @@ def generate(
     """
     largest_cost = _largest_cost(instance)
     search = _search(len(instance.capacity))
-    share = instance.delay_weight / max(1, instance.edges_in_round)
-    even = Prices(np.zeros(len(instance.lock)), np.where(instance.in_round, share, 0.0))
+    even = even_prices(instance)
     start = even if prices is None else prices
     known = cheapest_known(instance, columns, start)
     first = price_edges(instance, scope, start, known, search, threads)

@@ -28,6 +28,12 @@ class Scope(NamedTuple):
     delay_limit: float = np.inf
 
 
+def even_prices(instance: Instance) -> Prices:
+    """Clients for nothing, the weight of delay spread evenly over the edges of the round."""
+    share = instance.delay_weight / max(1, instance.edges_in_round)
+    return Prices(np.zeros(len(instance.lock)), np.where(instance.in_round, share, 0.0))
+
+
 @dataclass(frozen=True)
 class Search:
     """How far to search at each edge."""
