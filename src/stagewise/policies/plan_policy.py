@@ -5,7 +5,6 @@ from importlib import import_module
 from typing import get_args
 
 from stagewise.decisions import Answer
-from stagewise.errors import StagewiseError, shown
 from stagewise.plan_a.planners import plan as make_plan
 from stagewise.plan_b.ccu import cluster_based_update
 from stagewise.plan_b.pool import library_of, load_pool, pool
@@ -14,7 +13,7 @@ from stagewise.plans import Plan
 from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.problem.statement import Mode
 from stagewise.warm_up import warm_up, warm_up_association
-from stagewise.world.checks import finite, instance_of
+from stagewise.world.checks import finite, instance_of, one_of
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray, Scenario
 
@@ -58,16 +57,10 @@ class PlanPolicy(Policy):
     ) -> None:
         instance_of("plan", plan, Plan)
         method = _FOLLOWS.get(plan.method.partition(":")[0], "repair") if method is None else method
-        if method not in tuple(PLAN_B):
-            raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLAN_B)}")
-        if mode not in get_args(Mode):
-            raise StagewiseError(
-                f"mode = {shown(mode)}: must be one of {', '.join(get_args(Mode))}"
-            )
         if seconds is not None:
             finite("seconds", seconds, 0, open_below=True)
-        self.plan_b: str = method
-        self.mode = mode
+        self.plan_b: str = one_of("method", method, PLAN_B)
+        self.mode = one_of("mode", mode, get_args(Mode))
         self.seconds = seconds
         self.takes_surcharge = method == "pool"
         self.follow(plan)

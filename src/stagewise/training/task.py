@@ -15,7 +15,7 @@ from stagewise.errors import StagewiseError, shown
 from stagewise.models import build_model
 from stagewise.models.catalogue import seeded
 from stagewise.training.device import device_of
-from stagewise.world.checks import finite, seed_number, whole
+from stagewise.world.checks import finite, one_of, seed_number, whole
 from stagewise.world.scenario import FloatArray, IntArray
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -73,8 +73,7 @@ class TrainingTask(LocalTraining):
         finite("momentum", self.momentum, 0)
         finite("weight_decay", self.weight_decay, 0)
         seed_number(self.seed)
-        if self.dtype not in DTYPES:
-            raise StagewiseError(f"dtype = {shown(self.dtype)}: must be one of {', '.join(DTYPES)}")
+        one_of("dtype", self.dtype, DTYPES)
         if device_of(self.device).type == "mps" and self.dtype != "float32":
             raise StagewiseError(f"dtype = {shown(self.dtype)}: must be float32 on the device mps")
         fraction = np.asarray(self.batch_fraction)

@@ -10,7 +10,7 @@ import numpy as np
 
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import decode_json, unpacked
-from stagewise.world.checks import finite
+from stagewise.world.checks import finite, one_of
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
 VARIANTS = ("states_2", "states_3_battery50", "states_3_battery75")
@@ -82,8 +82,7 @@ def load_trace(path: str | Path, variant: str = "states_2") -> Trace:
     >>> stagewise.load_trace("trace.json").devices
     ('phone',)
     """
-    if variant not in VARIANTS:
-        raise StagewiseError(f"variant = {shown(variant)}: must be one of {', '.join(VARIANTS)}")
+    one_of("variant", variant, VARIANTS)
     record = decode_json(_content(path), _TraceFile, str(path))
     if not record.devices:
         raise StagewiseError(f"{path}: devices: there must be at least one")
