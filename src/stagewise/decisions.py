@@ -15,11 +15,11 @@ from stagewise.files import decode_json_lines, errors_at, read_bytes, writing
 from stagewise.problem.evaluation import Evaluation, evaluate, round_violations
 from stagewise.world.checks import Frozen, Rule, finite, frozen_array
 from stagewise.world.costs import UNASSIGNED
+from stagewise.world.records import Count
 from stagewise.world.rounds import Round, client_number
 from stagewise.world.scenario import LARGEST_COUNT, FloatArray, IntArray, Scenario
 
 FORMAT: Literal["stagewise-decision/1"] = "stagewise-decision/1"
-Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
 DataSum = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 

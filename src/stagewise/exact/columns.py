@@ -169,17 +169,13 @@ def distinct(columns: Columns) -> Columns:
 def join(parts: list[Columns]) -> Columns:
     """All clusters of `parts`, padded to one width."""
     width = max(part.members.shape[1] for part in parts)
-    return Columns(
-        edge=np.concatenate([part.edge for part in parts]),
-        members=np.concatenate(
-            [
-                np.pad(p.members, ((0, 0), (0, width - p.members.shape[1])), constant_values=NONE)
-                for p in parts
-            ]
-        ),
-        energy=np.concatenate([part.energy for part in parts]),
-        delay=np.concatenate([part.delay for part in parts]),
-    )
+    members = [
+        np.pad(p.members, ((0, 0), (0, width - p.members.shape[1])), constant_values=NONE)
+        for p in parts
+    ]
+    figures = zip(*((part.edge, part.energy, part.delay) for part in parts), strict=True)
+    edge, energy, delay = map(np.concatenate, figures)
+    return Columns(edge, np.concatenate(members), energy, delay)
 
 
 def select(columns: Columns, rows: IntArray | npt.NDArray[np.bool_]) -> Columns:
