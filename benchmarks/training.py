@@ -14,6 +14,7 @@ import contextlib
 import json
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,8 +32,10 @@ from stagewise.model_weights import ModelWeights
 from stagewise.models import build_model
 from stagewise.training import Trainer, TrainingTask
 from stagewise.training.network import read_network
-from stagewise.training.reference import ReferenceLoop
 from stagewise.world.scenario import IntArray
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "training"))
+from plain_loop import ReferenceLoop
 
 EDGES = 4
 

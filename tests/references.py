@@ -9,7 +9,7 @@ import numpy as np
 from stagewise.checker.equations import Serving, figures
 from stagewise.decisions import Answer, Decision
 from stagewise.problem.evaluation import evaluate, round_violations
-from stagewise.problem.statement import Problem
+from stagewise.problem.statement import Problem, edge_risks, plan_violations
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Clients, Edges, Limits, Links, Scenario, Weights
 
@@ -195,3 +195,25 @@ def complete_associations(scenario: Scenario, selected: Sequence[int]) -> Iterat
             assignment = np.full(len(scenario.clients), NOBODY, dtype=np.int64)
             assignment[list(selected)] = choice
             yield assignment
+
+
+def violations(problem: Problem, edge_of: np.ndarray) -> list[str]:
+    """Every constraint that `edge_of` breaks, one sentence each."""
+    scenario = problem.scenario
+    serving = np.flatnonzero(edge_of != NOBODY)
+    link = scenario.links.find(serving, edge_of[serving])
+    broken = [
+        f"{scenario.clients.ids[client]}: serves but may not"
+        for client in serving[~problem.round.usable[link]]
+    ]
+    if problem.pinned is not None:
+        broken += [
+            f"{scenario.clients.ids[client]}: must serve {scenario.edges.ids[problem.pinned[client]]}"
+            for client in np.flatnonzero((problem.pinned != NOBODY) & (edge_of != problem.pinned))
+        ]
+    evaluation = problem.evaluate(edge_of)
+    if problem.risk is None:
+        return broken + round_violations(scenario, evaluation)
+    return broken + plan_violations(
+        scenario, evaluation.clients, *edge_risks(problem.risk, edge_of)
+    )

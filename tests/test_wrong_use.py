@@ -94,3 +94,10 @@ def test_check_takes_what_decide_takes_and_knows_rounds_by_their_index():
 
 def test_triggers_are_those_of_replanned():
     assert Replanned(stagewise.PlanPolicy(planned()), Triggers(every=3)).triggers.every == 3
+
+
+@pytest.mark.parametrize("wrong", [-2, 2**31])
+def test_an_answer_with_an_edge_that_cannot_be(wrong):
+    rule = rf"^answer\.edge_of\[1\] = {wrong}: must be the number of an edge, or -1$"
+    with pytest.raises(StagewiseError, match=rule):
+        stagewise.Answer(np.array([0, wrong]))

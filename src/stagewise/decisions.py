@@ -13,13 +13,13 @@ import numpy as np
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import decode_json_lines, errors_at, read_bytes, writing
 from stagewise.problem.evaluation import Evaluation, evaluate, round_violations
-from stagewise.world.checks import Frozen, Rule, finite
+from stagewise.world.checks import Frozen, Rule, finite, frozen_array
 from stagewise.world.costs import UNASSIGNED
+from stagewise.world.records import Count
 from stagewise.world.rounds import Round, client_number
 from stagewise.world.scenario import LARGEST_COUNT, FloatArray, IntArray, Scenario
 
 FORMAT: Literal["stagewise-decision/1"] = "stagewise-decision/1"
-Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
 DataSum = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -54,7 +54,6 @@ _AS_RECORDED = (
     *("method", "assignment", "objective", "delay_s", "energy_j"),
     *("feasible", "decision_ms", "lower_bound"),
 )
-_EDGE_OF = Rule(UNASSIGNED, LARGEST_COUNT, whole=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +90,14 @@ class Answer(Frozen):
                 f"answer.edge_of = {shown(self.edge_of)}: must be an array of whole numbers, one "
                 f"for each client"
             )
-        self._set("edge_of", _EDGE_OF.array("answer.edge_of", given))
+        edge_of = frozen_array("answer.edge_of", given, np.int64)
+        wrong = np.flatnonzero((edge_of < UNASSIGNED) | (edge_of > LARGEST_COUNT))
+        if len(wrong):
+            raise StagewiseError(
+                f"answer.edge_of[{wrong[0]}] = {edge_of[wrong[0]]}: must be the number of an edge, "
+                f"or {UNASSIGNED}"
+            )
+        self._set("edge_of", edge_of)
         if self.lower_bound is not None:
             bound = finite("answer.lower_bound", self.lower_bound, -math.inf, open_below=True)
             self._set("lower_bound", float(bound))

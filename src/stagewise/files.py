@@ -1,10 +1,13 @@
 """Reading and writing files: whole or not at all, and with errors a person can act on."""
 
 import contextlib
+import gzip
+import io
 import os
 import re
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -16,6 +19,7 @@ from stagewise.errors import StagewiseError, one_line, shown
 T = TypeVar("T")
 
 STANDARD_STREAM = "-"
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -26,6 +30,17 @@ def read_bytes(path: str | Path) -> bytes:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise StagewiseError(f"{path}: cannot be read: {_reason(error)}") from None
+
+
+@contextlib.contextmanager
+def unpacked(path: str | Path) -> Iterator[Any]:
+    """A stream of the content of `path`, or of what gzip packed into it."""
+    content = read_bytes(path)
+    stream = io.BytesIO(content)
+    try:
+        yield gzip.GzipFile(fileobj=stream) if content.startswith(_GZIP_MAGIC) else stream
+    except (OSError, EOFError, zlib.error):
+        raise StagewiseError(f"{path}: not valid gzip: it is damaged or cut short") from None
 
 
 @contextlib.contextmanager

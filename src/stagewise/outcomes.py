@@ -1,7 +1,8 @@
 """What a round gave, whoever carried it out: the simulator, a deployment, or nobody."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,30 @@ from stagewise.world.checks import FrozenAsGiven
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.divergence import kl_divergence
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
+
+
+class TrainingFigures(NamedTuple):
+    """What training tells of the clients that trained, by rising number; shapes are (clients,)."""
+
+    client: IntArray
+    loss_before: FloatArray
+    """The mean loss of the client's first batch: the first local step of the first edge round."""
+    loss_after: FloatArray
+    """The mean loss of its last batch, before the last local step of the last edge round."""
+    update_norm: FloatArray
+    """The L2 norm of the change of all parameters over the local steps of the last edge round."""
+
+    @classmethod
+    def of(cls, clients: IntArray, edge_rounds: Sequence[FloatArray]) -> "TrainingFigures":
+        """The figures of a round from those of its edge rounds, as a backend's `train` gives them."""
+        order = np.argsort(clients)
+        first, last = edge_rounds[0][:, order], edge_rounds[-1][:, order]
+        return cls(clients[order], first[0], last[1], last[2])
+
+    @classmethod
+    def none(cls) -> "TrainingFigures":
+        """Of a round in which nobody trained."""
+        return cls.of(np.empty(0, np.int64), [np.empty((3, 0))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +123,7 @@ def trains_anything(decision: Decision) -> bool:
 
 
 def expected_outcome(
-    decision: Decision, figures: "Figures | None" = None, model_bytes: int = 0
+    decision: Decision, figures: TrainingFigures | None = None, model_bytes: int = 0
 ) -> Outcome:
     """The outcome of a round in which everything goes as decided.
 
@@ -119,7 +144,7 @@ def expected_outcome(
         client=client,
         edge=edge,
         samples=scenario.clients.data[client],
-        **learned(client, figures),
+        **_learned(client, figures),
         seconds=np.where(anything, seconds, np.nan),
         joules=np.where(anything, joules, 0.0),
         bytes=np.where(trained, 2 * scenario.edge_rounds * model_bytes, 0),
@@ -129,22 +154,9 @@ def expected_outcome(
     return Outcome(decision, clients, edge_outcomes(decision, clients, behind))
 
 
-class Figures(Protocol):
-    """What training tells of the clients that trained, one entry of every array each."""
-
-    @property
-    def client(self) -> IntArray: ...
-    @property
-    def loss_before(self) -> FloatArray: ...
-    @property
-    def loss_after(self) -> FloatArray: ...
-    @property
-    def update_norm(self) -> FloatArray: ...
-
-
-def learned(client: IntArray, figures: Figures | None) -> dict[str, FloatArray]:
+def _learned(client: IntArray, figures: TrainingFigures | None) -> dict[str, FloatArray]:
     """The figures of `client`, in its order; NaN for those that training says nothing of."""
-    names = ("loss_before", "loss_after", "update_norm")
+    names = TrainingFigures._fields[1:]
     known = {name: np.full(len(client), np.nan) for name in names}
     if figures is not None:
         _, place, source = np.intersect1d(client, figures.client, return_indices=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -18,10 +18,10 @@ from stagewise.problem.risk import RiskMeasure
 from stagewise.problem.statement import edge_risks, p1, plan_violations
 from stagewise.world.checks import Frozen, frozen_array, whole
 from stagewise.world.costs import UNASSIGNED
-from stagewise.world.scenario import LARGEST_COUNT, FloatArray, IntArray, Scenario
+from stagewise.world.records import Count
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 FORMAT: Literal["stagewise-plan/1"] = "stagewise-plan/1"
-Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
 
 
 class PlanEdgeRecord(msgspec.Struct, forbid_unknown_fields=True):

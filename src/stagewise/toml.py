@@ -4,7 +4,9 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from stagewise.errors import StagewiseError, one_line
 from stagewise.files import read_bytes
@@ -16,6 +18,21 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         return tomllib.loads(read_bytes(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StagewiseError(f"{path}: not valid TOML: {one_line(str(error))}") from None
+
+
+T = TypeVar("T")
+
+
+def converted(fields: Any, kind: type[T], source: str) -> T:
+    """`fields` as a `kind`; the error is one line that begins with `source`."""
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        rule, _, place = str(error).partition(" - at `$")
+        field = place.removesuffix("`").lstrip(".")
+        own = isinstance(error.__cause__, StagewiseError)  # these name their field themselves
+        named = rule if own or not field else f"{field}: {rule}"
+        raise StagewiseError(one_line(f"{source}{named}")) from None
 
 
 def toml_lines(fields: Mapping[str, Any]) -> list[str]:

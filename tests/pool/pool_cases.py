@@ -10,10 +10,9 @@ from helpers import random_scenario
 from references import edges_of, plain_kld, random_assignment
 from stagewise.checker.equations import Serving, link_cost
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns
+from stagewise.exact.columns import Columns, Prices
 from stagewise.plan_a.planners import plan
 from stagewise.plans import Plan
-from stagewise.pool.prices import Prices
 from stagewise.problem.statement import p2
 from stagewise.search.instance import Instance, build_instance
 from stagewise.world.generate import numeric

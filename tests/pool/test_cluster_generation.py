@@ -17,13 +17,14 @@ from pool_cases import (
 )
 
 from references import plain_scenario
+from stagewise.exact.columns import Prices
 from stagewise.pool.clusters import cheap_clusters, cheapest_cluster
 from stagewise.pool.generation import (
     ClusterWorkspace,
     generate_clusters,
     new_cluster_workspace,
 )
-from stagewise.pool.prices import Prices, even_prices
+from stagewise.pool.library import even_prices
 from stagewise.search.random_bits import bits_from
 from stagewise.world.generate import numeric
 from stagewise.world.rounds import Round

@@ -7,19 +7,18 @@ import pytest
 from pool_cases import EDGES, Case, case_of, keeps_limits, small_case
 
 from brute_force import best_decision
-from references import plain_scenario
+from references import plain_scenario, violations
 from stagewise.exact.columns import Columns, select
 from stagewise.exact.solver import solve_exactly
 from stagewise.pool import pick
 from stagewise.pool.learning import build_library
-from stagewise.pool.library import Library
+from stagewise.pool.library import Library, even_prices
 from stagewise.pool.pick import (
     costs_are_far,
     online_columns,
     pick_from_library,
     pick_on_the_spot,
 )
-from stagewise.pool.prices import even_prices
 from stagewise.pool.surcharge import surcharged
 from stagewise.pool.unserved import serve_unserved
 from stagewise.problem.statement import p0, p2
@@ -39,7 +38,7 @@ def library_for(case: Case) -> Library:
 def check_found(case: Case, assignment: np.ndarray, violation: float) -> None:
     """Nobody serves who may not, the pinned stay, and no violation means what it says."""
     problem = p2(case.round_, case.pinned)
-    broken = problem.violations(assignment)
+    broken = violations(problem, assignment)
     assert not [line for line in broken if "serve" in line or "capacity" in line]
     assert (violation == 0) == (not broken)
 
@@ -142,7 +141,7 @@ def test_in_other_weather_a_surcharge_and_many_edges_are_minded(edges):
     instance = surcharged(case_of(round_).instance, extra)
     found = pick_from_library(instance, library, round_, extra)
     assert found.violation == 0
-    assert p0(round_).violations(found.assignment) == []
+    assert violations(p0(round_), found.assignment) == []
     owed = extra[found.assignment >= 0].sum()
     assert found.value == pytest.approx(p0(round_).objective(found.assignment) + owed)
     careless = pick_from_library(case_of(round_).instance, library, round_)
@@ -208,7 +207,7 @@ def test_few_edges_are_searched_and_many_choose_in_turn(edges):
         instance = case_of(round_).instance
         found = pick_from_library(instance, library, round_)
         assert found.violation == 0
-        assert p0(round_).violations(found.assignment) == []
+        assert violations(p0(round_), found.assignment) == []
         again = pick_from_library(instance, library, round_)
         assert again.assignment.tolist() == found.assignment.tolist()
 

@@ -9,9 +9,9 @@ from pool_cases import random_prices as prices_for
 
 from references import plain_scenario
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns, select
+from stagewise.exact.columns import Columns, Prices, select
+from stagewise.pool.library import even_prices
 from stagewise.pool.pick import Priced, price
-from stagewise.pool.prices import Prices, even_prices
 from stagewise.pool.pricing import Choices, improve_choice
 from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance

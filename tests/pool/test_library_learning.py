@@ -16,8 +16,7 @@ from stagewise.policies.plan_policy import PlanPolicy
 from stagewise.policies.replanned import Replanned, Triggers
 from stagewise.pool import library as library_module
 from stagewise.pool.learning import build_library, learned_prices, sampled_rounds
-from stagewise.pool.library import Library, generate_library
-from stagewise.pool.prices import even_prices
+from stagewise.pool.library import Library, even_prices, generate_library
 from stagewise.world.generate import numeric
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import random_scenario
-from references import members_of, plain_scenario, plain_value, random_assignment
+from references import members_of, plain_scenario, plain_value, random_assignment, violations
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import edge_risks, p0, p1, p2, plan_violations
 from stagewise.world.rounds import Round
@@ -29,9 +29,9 @@ def four_clients(**changes):
 def test_p0_is_over_the_online_clients():
     scenario = four_clients()
     problem = p0(Round(scenario, np.array([True, True, True, False])))
-    assert problem.violations(np.array([0, 1, -1, -1])) == []
-    assert problem.violations(np.array([0, 1, -1, 1])) == ["c3: serves but may not"]
-    assert problem.violations(np.array([0, 0, -1, -1])) == ["es1: no clients"]
+    assert violations(problem, np.array([0, 1, -1, -1])) == []
+    assert violations(problem, np.array([0, 1, -1, 1])) == ["c3: serves but may not"]
+    assert violations(problem, np.array([0, 0, -1, -1])) == ["es1: no clients"]
 
 
 def test_p0_costs_what_the_round_costs():
@@ -57,8 +57,8 @@ def test_p1_limits_the_risks():
     """Alone at es1, c1 is missing in one round of five: within 0.3; c3 in every second one."""
     scenario = four_clients()
     problem = p1(scenario, risk_measure(scenario))
-    assert problem.violations(np.array([0, 1, -1, -1])) == []
-    assert problem.violations(np.array([0, -1, -1, 1])) == [
+    assert violations(problem, np.array([0, 1, -1, -1])) == []
+    assert violations(problem, np.array([0, -1, -1, 1])) == [
         "es1: kld risk 1 > kld_risk 0.3",
         "es1: data risk 1 > data_risk 0.3",
     ]
@@ -74,16 +74,19 @@ def test_p2_pins_the_online_long_term_clients():
     round_ = Round(scenario, np.array([True, True, False, True]))
     strict = p2(round_, long_term)
     assert strict.pinned.tolist() == [0, 1, -1, -1]
-    assert strict.violations(np.array([0, 1, -1, -1])) == []
-    assert strict.violations(np.array([1, 0, -1, -1])) == [
+    assert violations(strict, np.array([0, 1, -1, -1])) == []
+    assert violations(strict, np.array([1, 0, -1, -1])) == [
         "c0: must serve es0",
         "c1: must serve es1",
     ]
-    assert strict.violations(np.array([0, -1, -1, -1])) == ["c1: must serve es1", "es1: no clients"]
+    assert violations(strict, np.array([0, -1, -1, -1])) == [
+        "c1: must serve es1",
+        "es1: no clients",
+    ]
     flexible = p2(round_, long_term, "flexible")
-    assert flexible.violations(np.array([1, 0, -1, -1])) == []
+    assert violations(flexible, np.array([1, 0, -1, -1])) == []
     assert flexible.round is round_
-    assert flexible.violations(np.array([1, 0, 1, -1])) == ["c2: serves but may not"]
+    assert violations(flexible, np.array([1, 0, 1, -1])) == ["c2: serves but may not"]
 
 
 def test_plan_violations_by_hand():

@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from plain_loop import weighted_mean  # noqa: E402
 from training_cases import (  # noqa: E402
     groups_of,
     largest_difference,
@@ -17,7 +18,6 @@ from training_cases import (  # noqa: E402
 from stagewise.errors import StagewiseError  # noqa: E402
 from stagewise.models import build_model  # noqa: E402
 from stagewise.training import Trainer  # noqa: E402
-from stagewise.training.reference import weighted_mean  # noqa: E402
 
 
 @pytest.fixture(scope="module")

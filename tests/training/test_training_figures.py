@@ -35,7 +35,6 @@ def test_they_are_of_the_clients_that_trained_by_rising_number(model, options):
     task = small_task(*model, **options)
     _, figures = round_of(task, GROUPS)
     assert figures.client.tolist() == [0, 2, 3, 4, 6]
-    assert figures.samples.tolist() == task.data_sizes[[0, 2, 3, 4, 6]].tolist()
     assert np.all(figures.update_norm > 0)
 
 
@@ -55,15 +54,6 @@ def test_edge_rounds_of_one_client_after_the_other_give_the_same(model, options,
         np.testing.assert_array_equal(array, trained[name])
     whole = figures[-1]._replace(loss_before=figures[0].loss_before)
     assert_like_figures(whole, expected, tolerance=0)
-    assert all(part.seconds[0] > 0 for part in figures)
-
-
-def test_only_clients_that_train_alone_have_a_time():
-    task = small_task("mnist-cnn", (1, 28, 28))
-    assert np.isnan(round_of(task, groups_of([0, 1], [2]))[1].seconds).all()
-    assert round_of(task, groups_of([0]))[1].seconds[0] > 0
-    one_by_one = round_of(small_task(noisy_network), groups_of([0, 1], [2]))[1].seconds
-    assert np.all(one_by_one > 0)
 
 
 class Counting(nn.Module):
@@ -107,13 +97,12 @@ def test_norms_are_of_parameters_and_count_a_shared_one_once():
 
 def test_norms_in_float32_are_summed_in_float64():
     """The sum of a million small squares beside a large one, which float32 would lose."""
-    from stagewise.training.kernels import update_norms
+    from stagewise.training.jobs import update_norms
 
-    after = np.full((1, 1_000_003), 1e-3, dtype=np.float32)
-    after[0, 0] = 4096.0
-    norms = np.empty(1)
-    update_norms(after, np.zeros((2, 1_000_003), np.float32), np.array([1]), 1_000_003, norms)
+    after = np.full((2, 1_000_003), 1e-3, dtype=np.float32)
+    after[1, 0] = 4096.0
+    norms = update_norms(after, np.zeros((2, 1_000_003), np.float32))
     expected = np.sqrt(4096.0**2 + 1_000_002 * float(np.float32(1e-3)) ** 2)
-    assert norms[0] == pytest.approx(expected, rel=1e-10)
-    update_norms(after, np.zeros((2, 1_000_003), np.float32), np.array([0]), 3, norms)
-    assert norms[0] == pytest.approx(np.sqrt(4096.0**2 + 2e-6), rel=1e-10)
+    assert norms[1] == pytest.approx(expected, rel=1e-10)
+    norms = update_norms(after[:, :3], np.zeros((2, 3), np.float32))
+    assert norms[1] == pytest.approx(np.sqrt(4096.0**2 + 2e-6), rel=1e-10)

@@ -87,9 +87,7 @@ def largest_difference(weights, others):
 
 
 def assert_like_figures(figures, expected, tolerance=1e-6):
-    """All but the seconds, which differ from run to run."""
     np.testing.assert_array_equal(figures.client, expected.client)
-    np.testing.assert_array_equal(figures.samples, expected.samples)
     for name in ("loss_before", "loss_after", "update_norm"):
         found, wanted = getattr(figures, name), getattr(expected, name)
         assert np.isfinite(found).all()

@@ -13,7 +13,7 @@ from stagewise.datasets.image_folder import ImageFolderSource
 from stagewise.datasets.source import Contents, Found, Source
 from stagewise.datasets.tiny_imagenet import TinyImagenetSource
 from stagewise.errors import StagewiseError, shown
-from stagewise.world.checks import whole
+from stagewise.world.checks import one_of, whole
 
 DATA_VARIABLE = "STAGEWISE_DATA"
 LARGEST_IMAGE_SIZE = 1024
@@ -165,9 +165,7 @@ def _finding(source: Source, root: Path | None) -> Finding:
 
 
 def _source(name: str, image_size: int | None) -> Source:
-    source = SOURCES.get(name)
-    if source is None:
-        raise StagewiseError(f"dataset = {shown(name)}: must be one of {', '.join(SOURCES)}")
+    source = SOURCES[one_of("dataset", name, SOURCES)]
     if image_size is None:
         return source
     if not isinstance(source, ImageFolderSource):

@@ -12,7 +12,7 @@ from stagewise.datasets.dataset import Dataset, ImageArray
 from stagewise.datasets.file_tree import open_tree, read_bounded
 from stagewise.datasets.image_files import decode_image, require_pillow
 from stagewise.datasets.pickled import read_pickled
-from stagewise.datasets.source import Contents, Found
+from stagewise.datasets.source import Contents, Found, found_files
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import decode_json
 from stagewise.world.scenario import IntArray
@@ -84,17 +84,14 @@ class CifarSource:
     def load(self, found: Found) -> Dataset:
         read = self._sheets if found.layout == "PNG sheets" else self._read_batches
         batches = read(found)
-        train = [batches[name] for name in self.train_batches]
-        test = [batches[name] for name in self.test_batches]
-        dataset = Dataset(
-            name=self.name,
-            train_images=np.concatenate([batch.images for batch in train]),
-            train_labels=np.concatenate([batch.labels for batch in train]),
-            test_images=np.concatenate([batch.images for batch in test]),
-            test_labels=np.concatenate([batch.labels for batch in test]),
-            classes=self.contents.classes,
+        train, test = (
+            [
+                np.concatenate(parts)
+                for parts in zip(*(batches[name] for name in names), strict=True)
+            ]
+            for names in (self.train_batches, self.test_batches)
         )
-        return self.contents.check(dataset, found.folder)
+        return self.contents.dataset(self.name, found.folder, train[0], train[1], test[0], test[1])
 
     def _read_batches(self, found: Found) -> dict[str, _Batch]:
         """The batches of a folder or an archive, of the binary or the python kind."""
@@ -150,11 +147,10 @@ class CifarSource:
 
 
 def _files(layout: str, folder: Path, names: list[str]) -> Iterator[Found]:
-    paths = tuple(folder / name for name in names)
-    present = tuple(path for path in paths if path.is_file())
-    if present:
-        missing = tuple(path.name for path in paths if path not in present)
-        yield Found(layout, folder, present, missing)
+    paths = {name: folder / name for name in names}
+    there = {name: path if path.is_file() else None for name, path in paths.items()}
+    if found := found_files(layout, folder, there):
+        yield found
 
 
 def _contents(found: Found, wanted: Collection[str]) -> Iterator[tuple[str, str, bytes]]:

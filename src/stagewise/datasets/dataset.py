@@ -14,6 +14,8 @@ from stagewise.world.checks import whole
 from stagewise.world.scenario import FloatArray, IntArray
 
 ImageArray = npt.NDArray[np.uint8]
+Splits = tuple[ImageArray, IntArray, ImageArray, IntArray]
+"""Images and labels, for training and for the test."""
 Float = TypeVar("Float", np.float32, np.float64)
 
 # Sums are taken over this many values at a time: a float64 copy of them stays in the cache.

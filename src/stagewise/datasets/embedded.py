@@ -57,15 +57,9 @@ class EmbeddedSource:
         bright = (values * 255 + self.brightest // 2) // self.brightest
         images = bright.astype(np.uint8).reshape(-1, 1, side, side)
         test = _every_fifth(labels)
-        dataset = Dataset(
-            name=self.name,
-            train_images=images[~test],
-            train_labels=labels[~test],
-            test_images=images[test],
-            test_labels=labels[test],
-            classes=self.contents.classes,
-        )
-        return self.contents.check(dataset, path)
+        train = ~test
+        splits = images[train], labels[train], images[test], labels[test]
+        return self.contents.dataset(self.name, path, *splits)
 
 
 def _every_fifth(labels: IntArray) -> BoolArray:

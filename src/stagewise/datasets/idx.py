@@ -1,18 +1,14 @@
 """MNIST and its relatives: four IDX files, plain or gzip."""
 
-import gzip
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
 from stagewise.datasets.dataset import Dataset, ImageArray, sha256_of
-from stagewise.datasets.source import Contents, Found
+from stagewise.datasets.source import Contents, Found, found_files
 from stagewise.errors import StagewiseError
+from stagewise.files import unpacked
 
 _STEMS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 _UNSIGNED_BYTE = b"\x00\x00\x08"
@@ -51,24 +47,15 @@ class IdxSource:
         return sha256_of(read_idx(found.paths[3], 1).astype("<i8")) == known[3]
 
     def load(self, found: Found) -> Dataset:
-        train_images, train_labels, test_images, test_labels = (
-            read_idx(path, dimensions)
-            for path, dimensions in zip(found.paths, (3, 1, 3, 1), strict=True)
-        )
-        dataset = Dataset(
-            name=self.name,
-            train_images=train_images[:, None],
-            train_labels=train_labels.astype(np.int64),
-            test_images=test_images[:, None],
-            test_labels=test_labels.astype(np.int64),
-            classes=self.contents.classes,
-        )
-        return self.contents.check(dataset, found.folder)
+        images = [read_idx(path, 3)[:, None] for path in found.paths[::2]]
+        labels = [read_idx(path, 1).astype(np.int64) for path in found.paths[1::2]]
+        splits = images[0], labels[0], images[1], labels[1]
+        return self.contents.dataset(self.name, found.folder, *splits)
 
 
 def read_idx(path: Path, dimensions: int) -> ImageArray:
     """The bytes of an IDX file as an array of so many dimensions; gzip is told by its content."""
-    with _opened(path) as stream:
+    with unpacked(path) as stream:
         header = stream.read(4 + 4 * dimensions)
         if header[:3] != _UNSIGNED_BYTE or header[3:4] != bytes([dimensions]):
             raise StagewiseError(
@@ -88,33 +75,9 @@ def read_idx(path: Path, dimensions: int) -> ImageArray:
     return np.frombuffer(bytearray(content), np.uint8).reshape(shape)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """The unpacked bytes of a file, and errors of reading them as the user's."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            if packed:
-                with gzip.GzipFile(fileobj=file) as stream:
-                    yield stream  # type: ignore[misc]
-            else:
-                yield file
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise StagewiseError(f"{path}: not valid gzip: it is damaged or cut short") from None
-    except OSError as error:
-        raise StagewiseError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
 def _found(folder: Path) -> Found | None:
-    paths = [_file(folder, stem) for stem in _STEMS]
-    present = tuple(path for path in paths if path is not None)
-    if not present:
-        return None
-    missing = tuple(
-        f"{stem}-ubyte[.gz]" for stem, path in zip(_STEMS, paths, strict=True) if path is None
-    )
-    return Found("IDX", folder, present, missing)
+    files = {f"{stem}-ubyte[.gz]": _file(folder, stem) for stem in _STEMS}
+    return found_files("IDX", folder, files)
 
 
 def _file(folder: Path, stem: str) -> Path | None:

@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -66,34 +66,27 @@ def _pixels(image: "Image.Image", source: str, size: int | None) -> ImageArray:
 def read_samples(
     tree: FileTree, samples: list[Sample], size: int, name: str, classes: int
 ) -> Dataset:
-    """The data set of these files, in their order, as RGB images of size x size pixels."""
+    """The data set of these files, by class and name, as RGB images of size x size pixels."""
     require_pillow(name)
+    samples = sorted(samples, key=lambda sample: (sample.label, sample.file))
     if len(samples) * 3 * size * size > _LARGEST_TOTAL_BYTES:
         raise StagewiseError(
             f"{tree.path}: {len(samples)} images of {size} x {size} pixels: must take at most "
             f"{_LARGEST_TOTAL_BYTES} bytes"
         )
-    tests = np.array([sample.test for sample in samples])
-    labels = np.array([sample.label for sample in samples], dtype=np.int64)
-    images = {
-        test: np.empty((np.count_nonzero(tests == test), 3, size, size), dtype=np.uint8)
-        for test in (False, True)
-    }
-    row = np.where(tests, np.cumsum(tests), np.cumsum(~tests)) - 1
-    place = {sample.file: (sample.test, int(r)) for sample, r in zip(samples, row, strict=True)}
+    place: dict[str, tuple[ImageArray, int]] = {}
+    splits: list[Any] = []
+    for test in (False, True):
+        own = [sample for sample in samples if sample.test == test]
+        images = np.empty((len(own), 3, size, size), dtype=np.uint8)
+        place |= {sample.file: (images, row) for row, sample in enumerate(own)}
+        splits += [images, np.array([sample.label for sample in own], dtype=np.int64)]
     for file in tree.names:
         if file in place:
-            test, at = place[file]
+            images, row = place[file]
             pixels = decode_image(tree.read(file), tree.where(file), size)
-            images[test][at] = pixels.transpose(2, 0, 1)
-    return Dataset(
-        name=name,
-        train_images=images[False],
-        train_labels=labels[~tests],
-        test_images=images[True],
-        test_labels=labels[tests],
-        classes=classes,
-    )
+            images[row] = pixels.transpose(2, 0, 1)
+    return Dataset(name, splits[0], splits[1], splits[2], splits[3], classes)
 
 
 def require_pillow(name: str) -> None:

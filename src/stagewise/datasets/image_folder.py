@@ -77,7 +77,7 @@ def image_files(names: list[str]) -> list[str]:
 
 
 def labelled(files: list[str], where: Path) -> tuple[list[Sample], int]:
-    """Every image with its class and split, ordered by split, class and name; and the classes."""
+    """Every image with its class and split, and the number of classes."""
     parts = _without_common_folders({file: PurePosixPath(file).parts for file in files})
     given = {names[0].lower() for names in parts.values()}
     split = given <= {*_TRAINING_FOLDERS, *_TEST_FOLDERS} and len(given) == 2
@@ -99,9 +99,7 @@ def labelled(files: list[str], where: Path) -> tuple[list[Sample], int]:
         ]
     else:
         samples = _split_by_seed({file: number[names[0]] for file, names in parts.items()}, where)
-    return sorted(samples, key=lambda sample: (sample.test, sample.label, sample.file)), len(
-        classes
-    )
+    return samples, len(classes)
 
 
 def _split_by_seed(label_of: dict[str, int], where: Path) -> list[Sample]:

@@ -1,12 +1,13 @@
 """What the readers of all data sets share: where files are found, and what a name promises."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from stagewise.datasets.checksums import Digests
-from stagewise.datasets.dataset import Dataset
+from stagewise.datasets.dataset import Dataset, Splits
 from stagewise.errors import StagewiseError
 
 
@@ -24,6 +25,13 @@ class Found:
     def size_bytes(self) -> int:
         """What the files take on the disk."""
         return sum(_size(path) for path in self.paths)
+
+
+def found_files(layout: str, folder: Path, files: Mapping[str, Path | None]) -> Found | None:
+    """The files that there are, by the names of those that there should be; None without any."""
+    present = tuple(path for path in files.values() if path is not None)
+    missing = tuple(name for name, path in files.items() if path is None)
+    return Found(layout, folder, present, missing) if present else None
 
 
 class Source(Protocol):
@@ -52,6 +60,10 @@ class Contents:
     test: int
     array_sha256: Digests | None = None
     """As `Dataset.array_sha256`, where the contents are the same in every copy and known."""
+
+    def dataset(self, name: str, where: Path, *splits: *Splits) -> Dataset:
+        """The data set of these images and labels, both splits', if it is what its name says."""
+        return self.check(Dataset(name, *splits, self.classes), where)
 
     def check(self, dataset: Dataset, where: Path) -> Dataset:
         """`dataset` if it is what its name says."""

@@ -67,7 +67,7 @@ def _labelled(tree: FileTree) -> tuple[list[Sample], int]:
                 "the folders in train"
             )
         samples.append(Sample(file, number[given], True))
-    return sorted(samples, key=lambda sample: (sample.test, sample.label, sample.file)), len(number)
+    return samples, len(number)
 
 
 def _annotations(tree: FileTree) -> dict[str, str]:

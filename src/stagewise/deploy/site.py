@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from stagewise.deploy.in_process import covering_edges
-from stagewise.errors import StagewiseError, one_line, shown
-from stagewise.toml import read_toml, toml_lines
+from stagewise.errors import StagewiseError, shown
+from stagewise.toml import converted, read_toml, toml_lines
 from stagewise.world.checks import finite, seed_number, whole
 from stagewise.world.participation import LARGEST_ROUNDS
 from stagewise.world.scenario import Scenario
@@ -214,23 +214,12 @@ def to_toml(site: Site) -> str:
 
 def make_site(**fields: Any) -> Site:
     """A site whose fields are checked as those of a file are, types included."""
-    return _convert(msgspec.to_builtins(fields), "")
+    return converted(msgspec.to_builtins(fields), Site, "")
 
 
 def load_site(path: str | Path) -> Site:
     """Read `site.toml`; whatever is wrong with it is one line."""
-    return _convert(read_toml(path), f"{path}: ")
-
-
-def _convert(fields: Any, source: str) -> Site:
-    try:
-        return msgspec.convert(fields, Site)
-    except msgspec.ValidationError as error:
-        rule, _, place = str(error).partition(" - at `$")
-        field = place.removesuffix("`").lstrip(".")
-        own = isinstance(error.__cause__, StagewiseError)  # these name their field themselves
-        named = rule if own or not field else f"{field}: {rule}"
-        raise StagewiseError(one_line(f"{source}{named}")) from None
+    return converted(read_toml(path), Site, f"{path}: ")
 
 
 def _address(host: str, port: int) -> str:

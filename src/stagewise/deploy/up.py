@@ -159,7 +159,6 @@ def run_session(
     with _final_status(coordinator):
         return Session(
             config,
-            world,
             policy,
             coordinator.rounds,
             coordinator,

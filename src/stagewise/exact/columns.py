@@ -17,6 +17,21 @@ from stagewise.world.scenario import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
+class Prices:
+    """What a client, and a second of an edge's delay, cost; seconds together at most their weight."""
+
+    client: FloatArray
+    delay: FloatArray
+
+    def mixed(self, other: "Prices", share: float) -> "Prices":
+        """These prices with a `share` of the `other` ones."""
+        return Prices(
+            (1 - share) * self.client + share * other.client,
+            (1 - share) * self.delay + share * other.delay,
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Columns:
     """Clusters of all edges, one row each."""
 
@@ -31,17 +46,13 @@ class Columns:
         return len(self.edge)
 
     def reduced_costs(
-        self,
-        instance: Instance,
-        edge_dual: FloatArray,
-        client_price: FloatArray,
-        delay_price: FloatArray,
+        self, instance: Instance, edge_dual: FloatArray, prices: Prices
     ) -> FloatArray:
         """What each cluster costs above its edge's dual at the given prices."""
-        padded = np.append(client_price, 0.0)  # index -1 is no client
+        padded = np.append(prices.client, 0.0)  # index -1 is no client
         return np.asarray(
             instance.energy_weight * self.energy
-            + delay_price[self.edge] * self.delay
+            + prices.delay[self.edge] * self.delay
             + padded[self.members].sum(axis=1)
             - edge_dual[self.edge]
         )
@@ -158,17 +169,13 @@ def distinct(columns: Columns) -> Columns:
 def join(parts: list[Columns]) -> Columns:
     """All clusters of `parts`, padded to one width."""
     width = max(part.members.shape[1] for part in parts)
-    return Columns(
-        edge=np.concatenate([part.edge for part in parts]),
-        members=np.concatenate(
-            [
-                np.pad(p.members, ((0, 0), (0, width - p.members.shape[1])), constant_values=NONE)
-                for p in parts
-            ]
-        ),
-        energy=np.concatenate([part.energy for part in parts]),
-        delay=np.concatenate([part.delay for part in parts]),
-    )
+    members = [
+        np.pad(p.members, ((0, 0), (0, width - p.members.shape[1])), constant_values=NONE)
+        for p in parts
+    ]
+    figures = zip(*((part.edge, part.energy, part.delay) for part in parts), strict=True)
+    edge, energy, delay = map(np.concatenate, figures)
+    return Columns(edge, np.concatenate(members), energy, delay)
 
 
 def select(columns: Columns, rows: IntArray | npt.NDArray[np.bool_]) -> Columns:

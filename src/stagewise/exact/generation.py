@@ -9,17 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagewise.exact.columns import Columns, join, select
+from stagewise.exact.columns import Columns, Prices, join, select
 from stagewise.exact.master import MasterSolution, solve_master
-from stagewise.exact.pricing import (
-    Priced,
-    Prices,
-    Scope,
-    Search,
-    cheapest_known,
-    even_prices,
-    price_edges,
-)
+from stagewise.exact.pricing import Priced, Scope, Search, cheapest_known, even_prices, price_edges
 from stagewise.exact.search_threads import SearchThreads
 from stagewise.search.instance import Instance
 
@@ -115,9 +107,7 @@ def _trim(instance: Instance, generation: Generation) -> None:
     limit = max(_MAX_COLUMNS // edges, _MAX_COLUMNS_OF_AN_EDGE)
     if master is None or len(columns) <= limit * edges:
         return
-    reduced = columns.reduced_costs(
-        instance, master.edge_dual, master.client_price, master.delay_price
-    )
+    reduced = columns.reduced_costs(instance, master.edge_dual, master.prices)
     order = np.lexsort((reduced, columns.edge))
     first = np.searchsorted(columns.edge[order], np.arange(edges))
     rank = np.arange(len(order)) - first[columns.edge[order]]
@@ -155,9 +145,7 @@ def _improving(
     """The clusters found that improve the master, at most `limit` best for each edge."""
     parts = []
     for part in priced.found:
-        reduced = part.reduced_costs(
-            instance, master.edge_dual, master.client_price, master.delay_price
-        )
+        reduced = part.reduced_costs(instance, master.edge_dual, master.prices)
         rows = np.flatnonzero(reduced < -_ROUNDING)
         if len(rows) > limit:
             rows = rows[np.argpartition(reduced[rows], limit)[:limit]]

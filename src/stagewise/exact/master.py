@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.sparse import coo_matrix, csr_matrix
+from scipy.sparse import csr_matrix
 
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns
-from stagewise.exact.pricing import Prices
+from stagewise.exact.columns import Columns, Prices
 from stagewise.search.instance import Instance
-from stagewise.world.scenario import FloatArray
+from stagewise.world.scenario import FloatArray, IntArray
 
 _SOLVED = 0
 
@@ -28,18 +27,13 @@ class MasterSolution:
 
     value: float
     edge_dual: FloatArray
-    client_price: FloatArray
-    delay_price: FloatArray
+    prices: Prices
     use: FloatArray
     """How much of each column is used."""
     unserved: float
     """How many edges, in fractions, no cluster serves."""
     delay: float
     """T."""
-
-    @property
-    def prices(self) -> Prices:
-        return Prices(self.client_price, self.delay_price)
 
 
 def solve_master(
@@ -60,42 +54,26 @@ def solve_master(
     covered, client_row = np.unique(client, return_inverse=True)
     # Variables: the columns, one "unserved" for each edge, and T.
     variables = count + edges + 1
-    cost = np.concatenate(
-        [
-            instance.energy_weight * columns.energy,
-            np.full(edges, unserved_cost),
-            [instance.delay_weight],
-        ]
+    costs = instance.energy_weight * columns.energy, np.full(edges, unserved_cost)
+    cost = np.concatenate([*costs, [instance.delay_weight]])
+    numbers, each_edge = np.arange(count), np.arange(edges)
+    equal = _matrix(
+        (edges, variables),
+        (np.ones(count), edge_row, numbers),
+        (np.ones(edges), each_edge, count + each_edge),
     )
-    numbers = np.arange(count)
-    equal = coo_matrix(
-        (
-            np.ones(count + edges),
-            (
-                np.concatenate([edge_row, np.arange(edges)]),
-                np.concatenate([numbers, count + np.arange(edges)]),
-            ),
-        ),
-        shape=(edges, variables),
-    )
-    unequal = coo_matrix(
-        (
-            np.concatenate([np.ones(len(row)), columns.delay, np.full(edges, -1.0)]),
-            (
-                np.concatenate(
-                    [client_row, len(covered) + edge_row, len(covered) + np.arange(edges)]
-                ),
-                np.concatenate([row, numbers, np.full(edges, variables - 1)]),
-            ),
-        ),
-        shape=(len(covered) + edges, variables),
+    unequal = _matrix(
+        (len(covered) + edges, variables),
+        (np.ones(len(row)), client_row, row),
+        (columns.delay, len(covered) + edge_row, numbers),
+        (np.full(edges, -1.0), len(covered) + each_edge, np.full(edges, variables - 1)),
     )
     limits = np.concatenate([np.ones(len(covered)), np.zeros(edges)])
     result = linprog(
         cost,
-        A_ub=csr_matrix(unequal),
+        A_ub=unequal,
         b_ub=limits,
-        A_eq=csr_matrix(equal),
+        A_eq=equal,
         b_eq=np.ones(edges),
         bounds=np.column_stack(
             [np.append(np.zeros(variables - 1), least_delay), np.full(variables, np.inf)]
@@ -118,9 +96,14 @@ def solve_master(
     return MasterSolution(
         value=float(result.fun),
         edge_dual=edge_dual,
-        client_price=client_price,
-        delay_price=delay_price,
+        prices=Prices(client_price, delay_price),
         use=result.x[:count],
         unserved=float(result.x[count : count + edges].sum()),
         delay=float(result.x[-1]),
     )
+
+
+def _matrix(shape: tuple[int, int], *parts: tuple[FloatArray, IntArray, IntArray]) -> csr_matrix:
+    """A sparse matrix from values with their rows and columns."""
+    values, rows, columns = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return csr_matrix((values, (rows, columns)), shape=shape)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagewise.exact.clusters import edge_candidates
-from stagewise.exact.columns import Columns, enumerate_columns, join
+from stagewise.exact.columns import Columns, Prices, enumerate_columns, join
 from stagewise.exact.relaxation import relaxed_price
 from stagewise.exact.search_threads import SearchThreads
 from stagewise.search.instance import Instance
@@ -26,21 +26,6 @@ class Scope(NamedTuple):
 
     least_delay: float = 0.0
     delay_limit: float = np.inf
-
-
-@dataclass(frozen=True, eq=False)
-class Prices:
-    """What a client, and a second of an edge's delay, cost; seconds together at most their weight."""
-
-    client: FloatArray
-    delay: FloatArray
-
-    def mixed(self, other: "Prices", share: float) -> "Prices":
-        """These prices with a `share` of the `other` ones."""
-        return Prices(
-            (1 - share) * self.client + share * other.client,
-            (1 - share) * self.delay + share * other.delay,
-        )
 
 
 def even_prices(instance: Instance) -> Prices:
@@ -155,8 +140,7 @@ def _price_edge(
 
 
 def _priced(instance: Instance, columns: Columns, prices: Prices) -> FloatArray:
-    nothing = np.zeros(len(instance.capacity))
-    return columns.reduced_costs(instance, nothing, prices.client, prices.delay)
+    return columns.reduced_costs(instance, np.zeros(len(instance.capacity)), prices)
 
 
 def least_delay(instance: Instance, threads: SearchThreads) -> float:

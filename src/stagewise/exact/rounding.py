@@ -76,9 +76,9 @@ def _generated(
     instance: Instance, edge: int, scope: Scope, master: MasterSolution, taken: BoolArray
 ) -> Columns:
     """The cheapest cluster of clients that are not taken, at the master's prices."""
-    price = np.where(taken[:-1], np.inf, master.client_price)
+    price = np.where(taken[:-1], np.inf, master.prices.client)
     candidates = edge_candidates(
-        instance, edge, price, float(master.delay_price[edge]), scope.delay_limit
+        instance, edge, price, float(master.prices.delay[edge]), scope.delay_limit
     )
     return enumerate_columns(
         instance, candidates, np.inf, max_clusters=1, nodes=_NODES, best_only=True
@@ -132,11 +132,9 @@ def improve(
     master = solve_master(instance, choices, limit, least_delay, threads.seconds_left)
     if master is None or master.value + spent >= limit * (1 - 1e-9):
         return None
-    reduced = choices.reduced_costs(
-        instance, master.edge_dual, master.client_price, master.delay_price
-    )
-    base = float(master.edge_dual.sum() - master.client_price.sum())
-    spare = instance.delay_weight - float(master.delay_price.sum())
+    reduced = choices.reduced_costs(instance, master.edge_dual, master.prices)
+    base = float(master.edge_dual.sum() - master.prices.client.sum())
+    spare = instance.delay_weight - float(master.prices.delay.sum())
     near = np.flatnonzero(reduced <= limit - spent - master.value)
     choices, reduced = select(choices, near), reduced[near]
     packing = pack(

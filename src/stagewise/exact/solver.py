@@ -13,17 +13,10 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from stagewise.exact.columns import Columns, columns_of, distinct, edge_of, join, select
+from stagewise.exact.columns import Columns, Prices, columns_of, distinct, edge_of, join, select
 from stagewise.exact.generation import Generation, generate
 from stagewise.exact.packing import Budget, pack
-from stagewise.exact.pricing import (
-    Priced,
-    Prices,
-    Scope,
-    least_delay,
-    least_energy_cost,
-    near_columns,
-)
+from stagewise.exact.pricing import Priced, Scope, least_delay, least_energy_cost, near_columns
 from stagewise.exact.rounding import around, dive, improve, neighbours, overlaps
 from stagewise.exact.search_threads import SearchThreads
 from stagewise.problem.statement import Problem
@@ -325,8 +318,7 @@ class _Proof:
 
     def _pack(self, scope: Scope, columns: Columns, priced: Priced, looks: int | None) -> bool:
         """Improve the incumbent from `columns`; true where the search saw every choice below it."""
-        prices = priced.prices
-        reduced = columns.reduced_costs(self.instance, priced.least, prices.client, prices.delay)
+        reduced = columns.reduced_costs(self.instance, priced.least, priced.prices)
         packing = pack(
             self.instance,
             columns,

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from stagewise.errors import StagewiseError, shown
 from stagewise.models import resnet, small, vgg
 from stagewise.randomness import integer_seed
-from stagewise.world.checks import seed_number, whole
+from stagewise.world.checks import one_of, seed_number, whole
 
 MODELS: dict[str, Callable[[int, tuple[int, int, int]], nn.Module]] = {
     "mnist-cnn": small.mnist_cnn,
@@ -29,8 +28,7 @@ def build_model(
 
     `image_shape` is (channels, height, width).
     """
-    if name not in MODELS:
-        raise StagewiseError(f"model = {shown(name)}: must be one of {', '.join(MODELS)}")
+    one_of("model", name, MODELS)
     whole("classes", classes, 1)
     for size in image_shape:
         whole("image_shape", size, 1)

@@ -18,14 +18,8 @@ _HOT = Effort(
     hardening=10.0,
     fix_runs=0,
 )
-_COLD = Effort(
-    runs=1,
-    moves_per_edge=24_000,
-    start_temperature=0.15,
-    end_temperature=0.015,
-    penalty=20.0,
-    hardening=50.0,
-    fix_runs=0,
+_COLD = replace(
+    _HOT, moves_per_edge=24_000, start_temperature=0.15, end_temperature=0.015, hardening=50.0
 )
 _COLDER = replace(_COLD, start_temperature=0.1, end_temperature=0.01)
 

@@ -1,14 +1,16 @@
 """Repair: change the plan for a round directly, by local search around who is left of it."""
 
+from typing import Any
+
 import numpy as np
 
 from stagewise.plans import Plan
 from stagewise.problem.statement import Mode, p2, still_there
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE, search_by_neighbourhoods
-from stagewise.search.instance import MUST_SERVE, build_instance
-from stagewise.search.local_search import Effort, local_search
-from stagewise.search.state import new_state, start_from
+from stagewise.search.instance import MUST_SERVE, Instance, build_instance
+from stagewise.search.local_search import Effort, Found, local_search
+from stagewise.search.state import State, new_state, start_from
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray
 
@@ -45,32 +47,34 @@ def repair(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) 
         focus = np.flatnonzero(round_.edges_up)
     if len(focus) == 0:
         return present
+    effort = _STRICT if mode == "strict" else _FLEXIBLE
     seed = integer_seed(plan.seed, "repair", round_.index)
-    if len(plan.scenario.edges) > LARGEST_WHOLE:
-        found = search_by_neighbourhoods(
-            instance,
-            present,
-            seed=seed,
-            passes=[_LARGE],
-            fixing=_FIXING,
-            focus=focus,
-            seconds=seconds,
-        )
-    else:
-        effort = _STRICT if mode == "strict" else _FLEXIBLE
-        found = local_search(
-            instance, present, seed=seed, effort=effort, seconds=seconds, focus=focus, state=state
-        )
-    return found.assignment
+    return _search(
+        instance, present, seed, effort, seconds=seconds, focus=focus, state=state
+    ).assignment
 
 
 def repair_by_lending(plan: Plan, round_: Round) -> IntArray:
     """Repair where a long-term client must still serve, but at whichever edge needs it."""
     instance = build_instance(p2(round_, plan.edge_of), pinned=MUST_SERVE)
-    present = still_there(round_, plan.edge_of)
     seed = integer_seed(plan.seed, "lend", round_.index)
-    if len(plan.scenario.edges) > LARGEST_WHOLE:
+    return _search(instance, still_there(round_, plan.edge_of), seed, _FLEXIBLE).assignment
+
+
+def _search(
+    instance: Instance,
+    present: IntArray,
+    seed: int,
+    effort: Effort,
+    *,
+    seconds: float | None = None,
+    focus: IntArray | None = None,
+    state: State | None = None,
+) -> Found:
+    """From who is left of the plan, as a whole or, in a large system, by neighbourhoods."""
+    options: dict[str, Any] = {"seed": seed, "seconds": seconds, "focus": focus}
+    if len(instance.capacity) > LARGEST_WHOLE:
         return search_by_neighbourhoods(
-            instance, present, seed=seed, passes=[_LARGE], fixing=_FIXING
-        ).assignment
-    return local_search(instance, present, seed=seed, effort=_FLEXIBLE).assignment
+            instance, present, passes=[_LARGE], fixing=_FIXING, **options
+        )
+    return local_search(instance, present, effort=effort, state=state, **options)

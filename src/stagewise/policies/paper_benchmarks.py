@@ -10,11 +10,12 @@ is written behind a colon, `orig-prob-solver:back-tracking,steps=2000`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from stagewise.decisions import Answer
-from stagewise.policies.policy import Policy
+from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.problem.statement import p0
 from stagewise.randomness import generator
 from stagewise.search.association import Reading, reading_of
@@ -35,58 +36,6 @@ _FROM_SIX_STARTS = "re-association"
 _FROM_ONE_START = "re-association,starts=1"
 
 LinkChoice = Callable[[Round, np.random.Generator], BoolArray | None]
-
-
-def orig_prob_solver(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_SIX_STARTS
-) -> Policy:
-    """OrigProbSolver: P0 by Algs. 2 and 3."""
-    return _Benchmark(seed, seconds, reading_of(reading))
-
-
-def kld_minimization(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_ONE_START
-) -> Policy:
-    """KLDMinimization: the mean KLD of the edges by Algs. 2 and 3."""
-    return _Benchmark(seed, seconds, reading_of(reading), objective=MEAN_KLD)
-
-
-def client_sel_only(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_ONE_START
-) -> Policy:
-    """ClientSelOnly: the clients by Alg. 3, each at a random one of its edges."""
-    return _Benchmark(seed, seconds, reading_of(reading), keep_kld=False, links=_random_edge)
-
-
-def c2e_assoc_only(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_ONE_START
-) -> Policy:
-    """C2EAssocOnly: a random set of clients, associated by Alg. 2."""
-    return _Benchmark(seed, seconds, reading_of(reading), keep_kld=False, improves=False)
-
-
-def c2e_greedy_assoc(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_ONE_START
-) -> Policy:
-    """C2EGreedyAssoc: the clients by Alg. 3, each at the edge it reaches fastest."""
-    return _Benchmark(seed, seconds, reading_of(reading), keep_kld=False, links=_fastest_edge)
-
-
-def fedcs(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = _FROM_ONE_START
-) -> Policy:
-    """FedCS: as many clients as the edges can hold by Alg. 3, each at the edge it reaches fastest.
-
-    Among sets of one size the cheaper is better.
-    """
-    return _Benchmark(
-        seed,
-        seconds,
-        reading_of(reading),
-        keep_kld=False,
-        links=_fastest_edge,
-        objective=MOST_CLIENTS,
-    )
 
 
 @dataclass(eq=False)
@@ -147,3 +96,34 @@ def _least_link(round_: Round, key: FloatArray) -> BoolArray:
     chosen = np.zeros(len(links), dtype=np.bool_)
     chosen[order[first]] = True
     return chosen
+
+
+def _benchmark(usual: str = _FROM_ONE_START, **options: Any) -> PolicyFactory:
+    def make(
+        scenario: Scenario, *, seed: int, seconds: float | None, reading: str = usual
+    ) -> Policy:
+        return _Benchmark(seed, seconds, reading_of(reading), **options)
+
+    return make
+
+
+orig_prob_solver = _benchmark(_FROM_SIX_STARTS)
+"""OrigProbSolver: P0 by Algs. 2 and 3."""
+
+kld_minimization = _benchmark(objective=MEAN_KLD)
+"""KLDMinimization: the mean KLD of the edges by Algs. 2 and 3."""
+
+client_sel_only = _benchmark(keep_kld=False, links=_random_edge)
+"""ClientSelOnly: the clients by Alg. 3, each at a random one of its edges."""
+
+c2e_assoc_only = _benchmark(keep_kld=False, improves=False)
+"""C2EAssocOnly: a random set of clients, associated by Alg. 2."""
+
+c2e_greedy_assoc = _benchmark(keep_kld=False, links=_fastest_edge)
+"""C2EGreedyAssoc: the clients by Alg. 3, each at the edge it reaches fastest."""
+
+fedcs = _benchmark(keep_kld=False, links=_fastest_edge, objective=MOST_CLIENTS)
+"""FedCS: as many clients as the edges can hold by Alg. 3, each at the edge it reaches fastest.
+
+Among sets of one size the cheaper is better.
+"""

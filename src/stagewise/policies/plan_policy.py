@@ -5,16 +5,15 @@ from importlib import import_module
 from typing import get_args
 
 from stagewise.decisions import Answer
-from stagewise.errors import StagewiseError, shown
 from stagewise.plan_a.planners import plan as make_plan
 from stagewise.plan_b.ccu import cluster_based_update
 from stagewise.plan_b.pool import library_of, load_pool, pool
 from stagewise.plan_b.repair import repair
 from stagewise.plans import Plan
-from stagewise.policies.policy import Policy
+from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.problem.statement import Mode
 from stagewise.warm_up import warm_up, warm_up_association
-from stagewise.world.checks import finite, instance_of
+from stagewise.world.checks import finite, instance_of, one_of
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray, Scenario
 
@@ -58,16 +57,10 @@ class PlanPolicy(Policy):
     ) -> None:
         instance_of("plan", plan, Plan)
         method = _FOLLOWS.get(plan.method.partition(":")[0], "repair") if method is None else method
-        if method not in tuple(PLAN_B):
-            raise StagewiseError(f"method = {shown(method)}: must be one of {', '.join(PLAN_B)}")
-        if mode not in get_args(Mode):
-            raise StagewiseError(
-                f"mode = {shown(mode)}: must be one of {', '.join(get_args(Mode))}"
-            )
         if seconds is not None:
             finite("seconds", seconds, 0, open_below=True)
-        self.plan_b: str = method
-        self.mode = mode
+        self.plan_b: str = one_of("method", method, PLAN_B)
+        self.mode = one_of("mode", mode, get_args(Mode))
         self.seconds = seconds
         self.takes_surcharge = method == "pool"
         self.follow(plan)
@@ -104,23 +97,21 @@ def stagewise_paper(
     return PlanPolicy(make_plan(scenario, method=method, seed=seed), "ccu", "strict", seconds)
 
 
-def pool_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
-    """The pool of clusters, free in every round."""
-    return PlanPolicy(make_plan(scenario, method="pool", seed=seed), "pool", "flexible", seconds)
+def _planned(planner: str, method: str, mode: Mode) -> PolicyFactory:
+    def make(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+        return PlanPolicy(make_plan(scenario, method=planner, seed=seed), method, mode, seconds)
+
+    return make
 
 
-def pool_strict(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
-    """The pool of clusters, with every online long-term client serving (12d)."""
-    return PlanPolicy(make_plan(scenario, method="pool", seed=seed), "pool", "strict", seconds)
+pool_flexible = _planned("pool", "pool", "flexible")
+"""The pool of clusters, free in every round."""
 
+pool_strict = _planned("pool", "pool", "strict")
+"""The pool of clusters, with every online long-term client serving (12d)."""
 
-def stagewise_flexible(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
-    """Our plan and our repair, which may leave surplus long-term clients out."""
-    plan = make_plan(scenario, method="local-search", seed=seed)
-    return PlanPolicy(plan, "repair", "flexible", seconds)
+stagewise_flexible = _planned("local-search", "repair", "flexible")
+"""Our plan and our repair, which may leave surplus long-term clients out."""
 
-
-def stagewise_strict(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
-    """Our plan and our repair, with every online long-term client serving (12d)."""
-    plan = make_plan(scenario, method="local-search", seed=seed)
-    return PlanPolicy(plan, "repair", "strict", seconds)
+stagewise_strict = _planned("local-search", "repair", "strict")
+"""Our plan and our repair, with every online long-term client serving (12d)."""

@@ -6,10 +6,11 @@ from typing import Literal, get_args
 import numpy as np
 
 from stagewise.decisions import Answer
-from stagewise.errors import StagewiseError, shown
+from stagewise.errors import StagewiseError
 from stagewise.plan_b.repair import repair_by_lending
 from stagewise.policies.policy import Policy, Wrapper
 from stagewise.problem.evaluation import Evaluation, evaluate
+from stagewise.world.checks import one_of
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, Limits
@@ -69,11 +70,7 @@ class Remedied(Wrapper):
 
 def checked_remedy(remedy: Remedy) -> Remedy:
     """`remedy` if it is one."""
-    if remedy not in get_args(Remedy):
-        raise StagewiseError(
-            f"remedy = {shown(remedy)}: must be one of {', '.join(get_args(Remedy))}"
-        )
-    return remedy
+    return one_of("remedy", remedy, get_args(Remedy))
 
 
 def edge_weights(limits: Limits, evaluation: Evaluation) -> FloatArray:

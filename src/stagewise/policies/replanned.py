@@ -17,11 +17,11 @@ from stagewise.problem.risk import RiskName
 from stagewise.world.checks import finite, instance_of, whole
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.estimator import ParticipationEstimator
+from stagewise.world.parts import LINK_RULES
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, Scenario
 
 _LOG = logging.getLogger(__name__)
-_OWN_COSTS = ("cpu_hz", "gain", "delay_s", "energy_j")
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,9 @@ class Replanned(Wrapper):
         self._owned = ThreadPoolExecutor(max_workers=1) if executor is None else None
         self._executor: Executor = executor or self._owned  # type: ignore[assignment]
         self._store = store
-        self._estimator = _new_estimator(self._scenario)
+        self._estimator = ParticipationEstimator(
+            self._scenario.clients.online_probability, self._scenario.estimator_window
+        )
         self._pending: _PendingPlan | None = None
         self._made_for = self._scenario
 
@@ -206,9 +208,9 @@ class Replanned(Wrapper):
         self._estimator.restore(state["seen"])
         in_force = [index for index, _ in self.orders]
         if "pending" in state:
-            self._order(in_force.pop(), _scenario_of(self._scenario, state["pending"]))
+            self._order(in_force.pop(), self._scenario.as_of(**state["pending"]))
         if "made_for" in state:
-            self._made_for = _scenario_of(self._scenario, state["made_for"])
+            self._made_for = self._scenario.as_of(**state["made_for"])
             kept = (
                 None if self._store is None else self._store.load_plan(in_force[-1], self._made_for)
             )
@@ -249,7 +251,7 @@ class Replanned(Wrapper):
 
     def _as_it_is(self, round_: Round) -> Scenario:
         """The scenario with the estimates and costs of now."""
-        own = {name: getattr(round_, name) for name in _OWN_COSTS}
+        own = {name: getattr(round_, name) for name in ("cpu_hz", *LINK_RULES)}
         return self._scenario.as_of(online_probability=self._estimator.probabilities(), **own)
 
     def _due(self, round_: Round, answer: Answer) -> str | None:
@@ -299,10 +301,6 @@ class Replanned(Wrapper):
         return float(abs(seen - self._made_for.clients.online_probability[long_term].mean()))
 
 
-def _new_estimator(scenario: Scenario) -> ParticipationEstimator:
-    return ParticipationEstimator(scenario.clients.online_probability, scenario.estimator_window)
-
-
 def _factor(new: FloatArray, old: FloatArray) -> float:
     """The median factor between two values, where both are known; 1 where none is."""
     known = np.isfinite(new) & np.isfinite(old) & (new > 0) & (old > 0)
@@ -313,15 +311,10 @@ def _factor(new: FloatArray, old: FloatArray) -> float:
 
 def _estimates_of(scenario: Scenario) -> State:
     """What a plan was made for, as far as it may differ from the scenario the rounds belong to."""
-    links = scenario.links
+    clients, links = scenario.clients, scenario.links
+    known: State = {name: getattr(links, name) for name in LINK_RULES}
     return {
-        "online_probability": scenario.clients.online_probability,
-        "cpu_hz": scenario.clients.cpu_hz,
-        "gain": links.gain,
-        "delay_s": links.delay_s,
-        "energy_j": links.energy_j,
+        "online_probability": clients.online_probability,
+        "cpu_hz": clients.cpu_hz,
+        **known,
     }
-
-
-def _scenario_of(scenario: Scenario, estimates: State) -> Scenario:
-    return scenario.as_of(**estimates)

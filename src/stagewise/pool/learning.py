@@ -5,9 +5,9 @@ from concurrent.futures import Executor
 import numpy as np
 
 from stagewise.compiled import NONE
-from stagewise.pool.library import Library, generate_library
+from stagewise.exact.columns import Prices
+from stagewise.pool.library import Library, even_prices, generate_library
 from stagewise.pool.pick import LARGEST_SEARCHED, online_columns, price
-from stagewise.pool.prices import Prices, even_prices
 from stagewise.problem.statement import p0
 from stagewise.randomness import generator
 from stagewise.search.instance import build_instance

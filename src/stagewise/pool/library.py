@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns
+from stagewise.exact.columns import Columns, Prices, join
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.parts import parts
-from stagewise.pool.prices import Prices
 from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance
 from stagewise.search.workers import workers
@@ -47,6 +46,12 @@ class Library:
         return len(self.links)
 
 
+def even_prices(scenario: Scenario) -> Prices:
+    """Clients for nothing, the weight of delay spread evenly over the edges."""
+    edges = len(scenario.edges)
+    return Prices(np.zeros(len(scenario.clients)), np.full(edges, scenario.weights.delay / edges))
+
+
 def generate_library(
     scenario: Scenario, prices: Prices, clusters_per_edge: int, executor: Executor | None = None
 ) -> Library:
@@ -75,14 +80,9 @@ def clusters_of_part(instance: Instance, prices: Prices, max_clusters: int) -> l
 def _library_of(scenario: Scenario, parts: list[Columns], prices: Prices) -> Library:
     width = max(1, max(int((part.members >= 0).sum(axis=1).max(initial=0)) for part in parts))
     start = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-    clients = np.concatenate([_padded(part.members, width) for part in parts])
+    clients = np.ascontiguousarray(join(parts).members[:, :width])
     links = member_links(scenario, start, clients)
     return Library(start, clients, links, prices, scenario.costs)
-
-
-def _padded(members: npt.NDArray[np.int32], width: int) -> npt.NDArray[np.int32]:
-    missing = max(0, width - members.shape[1])
-    return np.pad(members[:, :width], ((0, 0), (0, missing)), constant_values=NONE)
 
 
 def member_links(

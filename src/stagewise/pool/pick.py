@@ -10,17 +10,15 @@ clusters of the round's own: generated, priced together, and generated again at 
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from stagewise.compiled import NONE, compiled, writable
-from stagewise.exact.columns import Columns, edge_of, join, select
+from stagewise.exact.columns import Columns, Prices, edge_of, join, select
 from stagewise.exact.packing import Budget, pack
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
-from stagewise.pool.library import Library
-from stagewise.pool.prices import Prices, even_prices
+from stagewise.pool.library import Library, even_prices
 from stagewise.pool.pricing import (
     Choices,
     improve_choice,
@@ -32,7 +30,7 @@ from stagewise.search.instance import Instance
 from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.world.costs import LinkCosts
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import BoolArray, FloatArray, IntArray
+from stagewise.world.scenario import FloatArray, IntArray
 
 _STEPS = 8
 _CLOSER_STEPS = 24
@@ -139,23 +137,14 @@ def online_columns(
         weight = scenario.weights.energy
         link_energy = weight * link_energy + surcharge[scenario.links.client]
         uplink_energy = weight * uplink_energy
-    costs = RoundCosts(
-        usable=writable(round_.usable),
-        link_energy=link_energy,
-        link_delay=repeat * round_.costs.delay_s,
-        uplink_energy=writable(uplink_energy),
-        uplink_delay=writable(scenario.edges.uplink_delay_s),
-    )
-    found = OnlineClusters(
-        row=np.empty(len(library), dtype=np.int64),
-        energy=np.empty(len(library)),
-        delay=np.empty(len(library)),
-        counts=np.zeros(len(scenario.edges), dtype=np.int64),
-    )
-    kept = online_clusters(library.start, library.links, costs, found)
-    edge = np.repeat(np.arange(len(found.counts), dtype=np.int32), found.counts)
-    members = library.clients[found.row[:kept]]
-    return Columns(edge, members, found.energy[:kept], found.delay[:kept]), found.counts
+    edges, size = len(scenario.edges), len(library)
+    row, counts = np.empty(size, dtype=np.int64), np.zeros(edges, dtype=np.int64)
+    energy, delay = np.empty((2, size))
+    costs = link_energy, repeat * round_.costs.delay_s, uplink_energy, scenario.edges.uplink_delay_s
+    own = map(writable, (round_.usable, *costs))
+    kept = online_clusters(library.start, library.links, *own, row, energy, delay, counts)
+    edge = np.repeat(np.arange(edges, dtype=np.int32), counts)
+    return Columns(edge, library.clients[row[:kept]], energy[:kept], delay[:kept]), counts
 
 
 def _pick(
@@ -287,48 +276,44 @@ def _choices(instance: Instance, columns: Columns) -> Choices:
     )
 
 
-class RoundCosts(NamedTuple):
-    """What a round's links and edges cost."""
-
-    usable: BoolArray
-    link_energy: FloatArray
-    link_delay: FloatArray
-    uplink_energy: FloatArray
-    uplink_delay: FloatArray
-
-
-class OnlineClusters(NamedTuple):
-    """Room for the clusters of a library that a round can use."""
-
-    row: IntArray
-    energy: FloatArray
-    delay: FloatArray
-    counts: IntArray
-    """Of each edge."""
-
-
 @compiled
-def online_clusters(start, links, costs, found):
-    """Find the clusters all of whose links are usable, with their energy and delay in this round."""
+def online_clusters(
+    start,
+    links,
+    usable,
+    link_energy,
+    link_delay,
+    uplink_energy,
+    uplink_delay,
+    rows,
+    energies,
+    delays,
+    counts,
+):
+    """Find the clusters all of whose links are usable, with their energy and delay in this round.
+
+    Their rows in the library, energies and delays come one after the other, and `counts` says how many
+    each edge has.
+    """
     kept = 0
     for j in range(start.shape[0] - 1):
         for row in range(start[j], start[j + 1]):
-            energy = costs.uplink_energy[j]
+            energy = uplink_energy[j]
             slowest = 0.0
             complete = True
             for m in range(links.shape[1]):
                 link = links[row, m]
                 if link < 0:
                     break
-                if not costs.usable[link]:
+                if not usable[link]:
                     complete = False
                     break
-                energy += costs.link_energy[link]
-                slowest = max(slowest, costs.link_delay[link])
+                energy += link_energy[link]
+                slowest = max(slowest, link_delay[link])
             if complete:
-                found.row[kept] = row
-                found.energy[kept] = energy
-                found.delay[kept] = slowest + costs.uplink_delay[j]
-                found.counts[j] += 1
+                rows[kept] = row
+                energies[kept] = energy
+                delays[kept] = slowest + uplink_delay[j]
+                counts[j] += 1
                 kept += 1
     return kept

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stagewise.compiled import writable
-from stagewise.errors import StagewiseError, shown
 from stagewise.problem.risk_kernels import (
     EXACT_MEMBERS,
     NO_CUTOFF,
@@ -18,6 +17,7 @@ from stagewise.problem.risk_kernels import (
     risk_scratch,
 )
 from stagewise.randomness import generator
+from stagewise.world.checks import one_of
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 RiskName = Literal["exact", "sampled", "markov"]
@@ -97,10 +97,7 @@ def risk_measure(
     scenario: Scenario, name: RiskName = "exact", seed: int = 0, samples: int = SAMPLES
 ) -> RiskMeasure:
     """The named measure for `scenario`; the sampled rounds depend on `seed` alone."""
-    if name not in get_args(RiskName):
-        raise StagewiseError(
-            f"risk = {shown(name)}: must be one of {', '.join(get_args(RiskName))}"
-        )
+    one_of("risk", name, get_args(RiskName))
     return RiskMeasure(name=name, scenario=scenario, sample_count=samples, seed=seed)
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from stagewise.problem.evaluation import Evaluation, continuity, evaluate, round_violations
+from stagewise.problem.evaluation import Evaluation, continuity, evaluate
 from stagewise.problem.risk import RiskMeasure
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.divergence import KLD_TOLERANCE
@@ -44,27 +44,6 @@ class Problem:
         if self.risk is None:
             return cost
         return cost - self.scenario.weights.continuity * continuity(self.scenario, edge_of)
-
-    def violations(self, edge_of: IntArray) -> list[str]:
-        """Every constraint that `edge_of` breaks, one sentence each."""
-        scenario = self.scenario
-        serving = np.flatnonzero(edge_of != UNASSIGNED)
-        link = scenario.links.find(serving, edge_of[serving])
-        broken = [
-            f"{scenario.clients.ids[client]}: serves but may not"
-            for client in serving[~self.round.usable[link]]
-        ]
-        if self.pinned is not None:
-            broken += [
-                f"{scenario.clients.ids[client]}: must serve {scenario.edges.ids[self.pinned[client]]}"
-                for client in np.flatnonzero((self.pinned != UNASSIGNED) & (edge_of != self.pinned))
-            ]
-        evaluation = self.evaluate(edge_of)
-        if self.risk is None:
-            return broken + round_violations(scenario, evaluation)
-        return broken + plan_violations(
-            scenario, evaluation.clients, *edge_risks(self.risk, edge_of)
-        )
 
 
 def p0(round_: Round) -> Problem:

@@ -18,23 +18,22 @@ MAX_LINES = 8
 """With more edges than this, lines would hide each other: their range is drawn instead."""
 
 
-def accuracy_by_round(runs: Sequence[Run], axes: "Axes") -> "Axes":
+def accuracy_by_round(runs: Sequence[Run], axes: "Axes") -> None:
     """Test accuracy after each round."""
     _accuracy(runs, axes, [_rounds(run) for run in runs])
     axes.set(xlabel="round", ylabel="test accuracy")
-    _round_axis(axes, max((len(run.records) for run in runs), default=0))
-    return axes
+    axes.set_xlim(0.5, max([1, *(len(run.records) for run in runs)]) + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def accuracy_by_cost(runs: Sequence[Run], axes: "Axes") -> "Axes":
+def accuracy_by_cost(runs: Sequence[Run], axes: "Axes") -> None:
     """Test accuracy against all that was spent on delay and energy up to then."""
     _accuracy(runs, axes, [np.cumsum([r.objective for r in run.records]) for run in runs])
     axes.set(xlabel="cumulative cost (weighted seconds and joules)", ylabel="test accuracy")
     axes.set_xlim(left=0)
-    return axes
 
 
-def mean_bars(runs: Sequence[Run], axes: "Axes", field: str, unit: str) -> "Axes":
+def mean_bars(runs: Sequence[Run], axes: "Axes", field: str, unit: str) -> None:
     """The mean of one figure over the rounds of each run, and how far single rounds are from it."""
     furthest = 0.0
     for number, run in enumerate(runs):
@@ -56,17 +55,10 @@ def mean_bars(runs: Sequence[Run], axes: "Axes", field: str, unit: str) -> "Axes
         furthest = max(furthest, mean, high)
     _one_row_each(runs, axes)
     axes.set(xlabel=f"{unit} a round", xlim=(0, 1.28 * furthest or 1))
-    return axes
 
 
-def decision_times(runs: Sequence[Run], axes: "Axes") -> "Axes":
+def decision_times(runs: Sequence[Run], axes: "Axes") -> None:
     """How long every decision took, their median, and how long plans took, on a log axis."""
-    seen = {"a decision": False, "median": False, "a plan (Plan A)": False}
-
-    def label(name: str) -> str | None:
-        first, seen[name] = not seen[name], True
-        return name if first else None
-
     for number, run in enumerate(runs):
         times = np.array([record.decision_ms for record in run.records])
         if len(times):
@@ -79,14 +71,14 @@ def decision_times(runs: Sequence[Run], axes: "Axes") -> "Axes":
                 color=colour(run),
                 alpha=0.6,
                 lw=0,
-                label=label("a decision"),
+                label="a decision",
             )
             axes.plot(
                 [np.median(times)] * 2,
                 [number - 0.36, number + 0.36],
                 color="black",
                 lw=1.6,
-                label=label("median"),
+                label="median",
             )
         if len(run.plan_ms):
             axes.scatter(
@@ -96,15 +88,14 @@ def decision_times(runs: Sequence[Run], axes: "Axes") -> "Axes":
                 marker="D",
                 facecolors="none",
                 edgecolors="black",
-                label=label("a plan (Plan A)"),
+                label="a plan (Plan A)",
             )
     _one_row_each(runs, axes)
     axes.set(xscale="log", xlabel="time (ms)")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    return axes
 
 
-def kld_by_round(run: Run, axes: "Axes", number: int) -> "Axes":
+def kld_by_round(run: Run, axes: "Axes", number: int) -> None:
     """The divergence of each edge's labels from the target, and the limit on it."""
     rounds, edges = _rounds(run), run.scenario.edges.ids
     kld = np.array(
@@ -127,10 +118,9 @@ def kld_by_round(run: Run, axes: "Axes", number: int) -> "Axes":
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _reach(axes, number, (0.5, len(run.records) + 0.5), (0, 1.08 * highest))
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
-    return axes
 
 
-def service_counts(run: Run, axes: "Axes", number: int) -> "Axes":
+def service_counts(run: Run, axes: "Axes", number: int) -> None:
     """In how many rounds each client trained, the busiest first, beside how often it was online."""
     served, online = times_served(run), times_online(run)
     order = np.lexsort((-online, -served))
@@ -143,7 +133,6 @@ def service_counts(run: Run, axes: "Axes", number: int) -> "Axes":
     _reach(axes, number, (0, len(served)), (0, len(run.records)))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
-    return axes
 
 
 def times_served(run: Run) -> IntArray:
@@ -185,11 +174,6 @@ def _accuracy(runs: Sequence[Run], axes: "Axes", across: Sequence[FloatArray]) -
 def _rounds(run: Run) -> FloatArray:
     """The numbers of the rounds as people count them in pictures: from 1."""
     return np.arange(1, len(run.records) + 1, dtype=np.float64)
-
-
-def _round_axis(axes: "Axes", rounds: int) -> None:
-    axes.set_xlim(0.5, max(rounds, 1) + 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _reach(axes: "Axes", number: int, x: tuple[float, float], y: tuple[float, float]) -> None:

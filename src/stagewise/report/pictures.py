@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from stagewise.errors import StagewiseError, shown
 from stagewise.report import figures
 from stagewise.report.rendering import FORMATS, STYLE, rendered, write_files
 from stagewise.report.round_map import has_map, round_map
 from stagewise.report.style import labels
 from stagewise.runs.run import Run
-from stagewise.world.checks import whole
+from stagewise.world.checks import one_of, whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,8 +88,7 @@ def save_pictures(
     runs: Sequence[Run], folder: str | Path, kind: str = "png", map_round: int | None = None
 ) -> list[Path]:
     """Write every picture into `folder` as a file of its own; returns their paths."""
-    if kind not in FORMATS:
-        raise StagewiseError(f"format = {shown(kind)}: must be one of {', '.join(FORMATS)}")
+    one_of("format", kind, FORMATS)
     pictures = draw_pictures(runs, map_round)
     files = {f"{picture.name}.{kind}": rendered(picture.figure, kind) for picture in pictures}
     return write_files(folder, files)
@@ -117,7 +115,7 @@ def _bars(runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def _panels(runs: Sequence[Run], draw: "Callable[[Run, Axes, int], Axes]", height: float) -> Figure:
+def _panels(runs: Sequence[Run], draw: "Callable[[Run, Axes, int], None]", height: float) -> Figure:
     """One row for each run, on the same scale."""
     figure = Figure(figsize=(_WIDTH, 0.2 + height * len(runs)), layout="constrained")
     rows = figure.subplots(len(runs), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
@@ -147,7 +145,9 @@ def _maps(runs: Sequence[Run], round_index: int | None) -> Figure:
 
 def _legend_below(figure: Figure) -> None:
     handles, names = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    once = {name: names.index(name) for name in names}
+    first = [handles[place] for place in once.values()]
+    figure.legend(first, list(once), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
 
 
 def _name(axes: "Axes", name: str) -> None:

@@ -24,7 +24,7 @@ def has_map(run: Run) -> bool:
     return bool(run.records) and not any(position is None for position in positions)
 
 
-def round_map(run: Run, axes: "Axes", index: int | None = None) -> "Axes":
+def round_map(run: Run, axes: "Axes", index: int | None = None) -> None:
     """Who trained at which edge in round `index` (the last one there is, if that comes later)."""
     last = len(run.decisions) - 1
     index = last if index is None else min(index, last)
@@ -76,7 +76,6 @@ def round_map(run: Run, axes: "Axes", index: int | None = None) -> "Axes":
         f"round {index + 1}{state}\n{int(serving.sum())} train, {int(idle.sum())} idle, "
         f"{int((~online).sum())} offline"
     )
-    return axes
 
 
 def _points(axes: "Axes", xy: FloatArray, **style: Any) -> None:

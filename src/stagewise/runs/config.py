@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from stagewise.errors import StagewiseError, one_line, shown
+from stagewise.errors import StagewiseError, shown
 from stagewise.policies.remedied import Remedy
 from stagewise.policies.replanned import Triggers
 from stagewise.runs.target import rounds_to_target
-from stagewise.toml import read_toml, toml_lines
+from stagewise.toml import converted, read_toml, toml_lines
 from stagewise.world.checks import finite, seed_number, whole
 from stagewise.world.participation import LARGEST_ROUNDS
 
@@ -157,7 +157,7 @@ class RunConfig(_Table, frozen=True, kw_only=True):
 def make_config(**settings: Any) -> RunConfig:
     """A configuration whose fields are checked as those of a file are, types included."""
     plain = msgspec.to_builtins(settings, enc_hook=_plain_number)
-    return _convert(plain, "simulate")
+    return converted(plain, RunConfig, "simulate: ")
 
 
 def _plain_number(value: Any) -> Any:
@@ -180,17 +180,4 @@ def to_toml(config: RunConfig) -> str:
 
 def load_config(path: str | Path) -> RunConfig:
     """Read `config.toml`; whatever is wrong with it is one line."""
-    return _convert(read_toml(path), str(path))
-
-
-def _convert(settings: Any, source: str) -> RunConfig:
-    try:
-        return msgspec.convert(settings, RunConfig)
-    except msgspec.ValidationError as error:
-        rule, _, place = str(error).partition(" - at `$")
-        field = place.removesuffix("`").lstrip(".")
-        # Rules of our own name their field themselves.
-        named = field and field.rpartition(".")[2] not in rule and "=" not in rule
-        raise StagewiseError(
-            one_line(f"{source}: {field}: {rule}" if named else f"{source}: {rule}")
-        ) from None
+    return converted(read_toml(path), RunConfig, f"{path}: ")

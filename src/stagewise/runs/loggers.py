@@ -10,6 +10,7 @@ import msgspec
 from stagewise.errors import StagewiseError, shown
 from stagewise.runs.config import RunConfig
 from stagewise.runs.records import RoundRecord
+from stagewise.world.checks import one_of
 
 LOGGERS = ("tensorboard", "mlflow")
 
@@ -18,8 +19,7 @@ def check_loggers(names: Iterable[str]) -> tuple[str, ...]:
     """`names` if there are such loggers and their packages are installed."""
     known = tuple(names)
     for name in known:
-        if name not in LOGGERS:
-            raise StagewiseError(f"logger = {shown(name)}: must be one of {', '.join(LOGGERS)}")
+        one_of("logger", name, LOGGERS)
         if find_spec(name) is None:
             raise StagewiseError(
                 f"logger = {shown(name)}: its package must be installed: "

@@ -23,7 +23,6 @@ from stagewise.runs.progress import progress
 from stagewise.runs.records import RoundRecord
 from stagewise.runs.run import Run, RunDiverged, load_run
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import Scenario
 
 
 class ModelCarrier(Carrier, Protocol):
@@ -38,7 +37,6 @@ class Session:
     """What a run needs to go on, whether it is simulated or deployed."""
 
     config: RunConfig
-    scenario: Scenario
     policy: Policy
     rounds: Callable[[int], Iterable[Round]]
     """The rounds from a number on."""

@@ -183,7 +183,6 @@ def simulate(
         config, decides = policy_of_run(config, made, store, diversity)
         session = Session(
             config,
-            world,
             decides,
             lambda first: online[first:],
             carrier,
@@ -260,7 +259,6 @@ def resume(
         made = None if policy is None else make_policy(policy, world, config.seed)
         session = Session(
             config,
-            world,
             policy_of_folder(directory, made),
             lambda first: so_far.online[first:],
             carrier,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from stagewise.datasets import Dataset, partition
 from stagewise.world.scenario import Scenario
@@ -16,42 +18,31 @@ if TYPE_CHECKING:
     ModelBuilder = Callable[[], nn.Module]
 
 
-class Optimisation(Protocol):
-    """How clients train, as the file of a run or of a deployed task has it."""
-
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def momentum(self) -> float: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def dtype(self) -> Literal["float32", "float64"]: ...
+_AS_SET = ("learning_rate", "momentum", "weight_decay", "seed", "dtype")
+"""What the files of a run and of a deployed task say of how clients train."""
 
 
 def training_task(
-    settings: Optimisation,
+    settings: msgspec.Struct,
     data: Dataset,
     model: str | ModelBuilder,
     scenario: Scenario,
     device: str = "cpu",
 ) -> TrainingTask:
-    """The task, with the data dealt out as the scenario's clients hold it; imports PyTorch."""
+    """The task, with the data dealt out as the scenario's clients hold it; imports PyTorch.
+
+    `settings` are a run's configuration, or the file of a deployed task.
+    """
     from stagewise.training import TrainingTask
 
+    known: dict[str, Any] = {name: getattr(settings, name) for name in _AS_SET}
     return TrainingTask(
         dataset=data,
-        partition=partition(data, scenario.clients.label_counts, settings.seed),
+        partition=partition(data, scenario.clients.label_counts, known["seed"]),
         model=model,
         local_steps=scenario.local_steps,
         edge_rounds=scenario.edge_rounds,
         batch_fraction=scenario.clients.batch_fraction,
-        learning_rate=settings.learning_rate,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-        seed=settings.seed,
-        dtype=settings.dtype,
+        **known,
         device=device,
     )

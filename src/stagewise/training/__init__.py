@@ -1,15 +1,8 @@
 """Hierarchical federated training (Eqs. 1-3); needs PyTorch."""
 
-from stagewise.training.client import train_client
-from stagewise.training.figures import TrainingFigures
-from stagewise.training.task import Evaluation, Loss, TrainingTask
-from stagewise.training.trainer import Trainer
-
-__all__ = [
-    "Evaluation",
-    "Loss",
-    "Trainer",
-    "TrainingFigures",
-    "TrainingTask",
-    "train_client",
-]
+from stagewise.outcomes import TrainingFigures as TrainingFigures
+from stagewise.training.client import train_client as train_client
+from stagewise.training.task import Evaluation as Evaluation
+from stagewise.training.task import Loss as Loss
+from stagewise.training.task import TrainingTask as TrainingTask
+from stagewise.training.trainer import Trainer as Trainer

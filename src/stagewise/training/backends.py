@@ -2,13 +2,15 @@
 
 from stagewise.training.batched_backend import BatchedBackend
 from stagewise.training.data import TrainingData
-from stagewise.training.jobs import Backend, TrainingSettings
+from stagewise.training.jobs import TrainingSettings
 from stagewise.training.module_backend import ModuleBackend
 
 SAMPLES_AT_ONCE = 128
 """With more samples than these, further clients at once no longer save time."""
 
 CLIENTS_AT_ONCE = 8
+
+Backend = ModuleBackend | BatchedBackend
 
 
 def make_backend(settings: TrainingSettings, data: TrainingData) -> Backend:

@@ -1,7 +1,5 @@
 """Training of small convolution and pooling networks, several clients at once."""
 
-import time
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,8 +13,9 @@ from stagewise.training.jobs import (
     TrainJob,
     WeightBuffers,
     diverged,
+    update_norms,
 )
-from stagewise.training.kernels import cross_entropy_gradient, gather_images, update_norms
+from stagewise.training.kernels import cross_entropy_gradient, gather_images
 from stagewise.training.layers import ConvolutionLayer, Layer, LinearLayer, WeightAndBias
 from stagewise.training.layout import WeightLayout
 from stagewise.training.network import Network
@@ -35,8 +34,11 @@ class BatchedBackend:
         self._shift = data.shift(settings.dtype).numpy()
 
     def train(self, job: TrainJob, buffers: WeightBuffers) -> FloatArray:
-        """Eq. 1 for the clients of the job, their batches padded to the largest."""
-        began = time.perf_counter()
+        """Eq. 1 for the clients of the job, their batches padded to the largest.
+
+        Returned are the loss of their first and of their last batch and the norm of their update,
+        shape (3, clients); NaN for what is not asked for.
+        """
         clients = len(job.clients)
         samples, sizes = self._batches(job)
         vectors = self._workspace.array("vectors", clients, self._layout.length)
@@ -63,14 +65,12 @@ class BatchedBackend:
         _check_losses(losses, job)
         for slot, vector in zip(job.slots, vectors, strict=True):
             buffers.results[slot].copy_(vector)
-        figures = np.full((4, clients), np.nan)
-        figures[0], figures[1] = losses[0], losses[-1]
-        if clients == 1:  # the time of several cannot be divided among them
-            figures[3] = time.perf_counter() - began
+        norms = np.full(clients, np.nan)
         if job.update_norms:
-            models, length = buffers.models.numpy(), self._layout.parameter_length
-            update_norms(vectors.numpy(), models, np.array(job.rows), length, figures[2])
-        return figures
+            trained = slice(self._layout.parameter_length)
+            before = buffers.models.numpy()[list(job.rows), trained]
+            norms = update_norms(vectors.numpy()[:, trained], before)
+        return np.stack([losses[0], losses[-1], norms])
 
     def evaluate(self, job: EvaluateJob, buffers: WeightBuffers) -> tuple[int, float]:
         """Correct answers and the sum of losses on the test images of the job."""

@@ -1,13 +1,12 @@
 """One client's part of a round (Eq. 1), where every client is a process of its own."""
 
 import numpy as np
-import torch
 
 from stagewise.errors import StagewiseError
 from stagewise.model_weights import ModelWeights
+from stagewise.outcomes import TrainingFigures
 from stagewise.training.backends import make_backend
 from stagewise.training.data import TrainingData
-from stagewise.training.figures import TrainingFigures
 from stagewise.training.jobs import TrainingSettings, TrainJob, WeightBuffers
 from stagewise.training.layout import WeightLayout
 from stagewise.training.task import TrainingTask
@@ -21,7 +20,7 @@ def train_client(
 
     Batches and arithmetic are those of a `Trainer`. The client must have data. The figures are of
     this edge round and this client alone; of a round they are the first edge round's loss before,
-    the last one's loss after and update norm, and the seconds of all.
+    and the last one's loss after and update norm.
     """
     clients = len(task.data_sizes)
     if not 0 <= client < clients:
@@ -30,13 +29,10 @@ def train_client(
         raise StagewiseError(f"client = {client}: must have data to train on")
     settings = TrainingSettings.of(task)
     layout = WeightLayout(settings.build(), settings.dtype)
-    models, results = torch.zeros(2, 1, layout.length, dtype=settings.dtype)
-    model_counters, result_counters = torch.zeros(2, 1, layout.counter_length, dtype=torch.int64)
-    buffers = WeightBuffers(models, results, model_counters, result_counters)
-    layout.pack(weights, models[0], model_counters[0])
+    buffers = WeightBuffers.of(layout, 1, 1)
+    layout.pack(weights, buffers.models[0], buffers.model_counters[0])
     with single_thread():
         job = TrainJob((client,), (0,), (0,), round_index, edge_round, update_norms=True)
         figures = make_backend(settings, TrainingData.of(task)).train(job, buffers)
-    whose = np.array([client])
-    trained = layout.unpack(results[0], result_counters[0])
-    return trained, TrainingFigures.of(whose, task.data_sizes[whose], [figures])
+    trained = layout.unpack(buffers.results[0], buffers.result_counters[0])
+    return trained, TrainingFigures.of(np.array([client]), [figures])

@@ -31,16 +31,12 @@ class TrainingData:
     def of(cls, task: TrainingTask) -> "TrainingData":
         """Tensors over the arrays of the task, without copying them."""
         dataset, partition = task.dataset, task.partition
-        return cls(
-            _tensor(dataset.train_images),
-            _tensor(dataset.train_labels),
-            _tensor(dataset.test_images),
-            _tensor(dataset.test_labels),
-            _tensor(partition.start),
-            _tensor(partition.index),
-            _tensor(dataset.mean),
-            _tensor(dataset.std),
+        arrays: tuple[npt.NDArray[Any], ...] = (
+            *(dataset.train_images, dataset.train_labels),
+            *(dataset.test_images, dataset.test_labels),
+            *(partition.start, partition.index, dataset.mean, dataset.std),
         )
+        return cls(*map(_tensor, arrays))
 
     def samples(self, client: int) -> Tensor:
         """The training samples of a client, a view."""

@@ -1,9 +1,11 @@
 """What workers do, and the settings they do it with."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -11,8 +13,9 @@ from torch.nn.functional import cross_entropy
 from stagewise.errors import TrainingDiverged
 from stagewise.training.batches import draw_batches
 from stagewise.training.device import CPU, device_of
+from stagewise.training.layout import WeightLayout
 from stagewise.training.network import Network, read_network
-from stagewise.training.task import DTYPES, Loss, TrainingTask
+from stagewise.training.task import DTYPES, LocalTraining, TrainingTask
 from stagewise.world.scenario import FloatArray, IntArray
 
 IMAGES_AT_ONCE = 100
@@ -30,6 +33,15 @@ class WeightBuffers:
     results: Tensor
     model_counters: Tensor
     result_counters: Tensor
+
+    @classmethod
+    def of(cls, layout: WeightLayout, models: int, slots: int) -> "WeightBuffers":
+        """Zeros for so many models and results."""
+        vectors = (torch.zeros(n, layout.length, dtype=layout.dtype) for n in (models, slots))
+        counters = (
+            torch.zeros(n, layout.counter_length, dtype=torch.int64) for n in (models, slots)
+        )
+        return cls(*vectors, *counters)
 
 
 @dataclass(frozen=True)
@@ -56,35 +68,13 @@ class EvaluateJob:
 Job = TrainJob | EvaluateJob
 
 
-class Backend(Protocol):
-    """Trains clients and evaluates models, one job at a time."""
-
-    def train(self, job: TrainJob, buffers: WeightBuffers) -> FloatArray:
-        """Eq. 1 for the clients of the job.
-
-        Returned are the loss of their first and of their last batch, the norm of their update and
-        the seconds they took, shape (4, clients); NaN for what is not known.
-        """
-        ...
-
-    def evaluate(self, job: EvaluateJob, buffers: WeightBuffers) -> tuple[int, float]:
-        """Correct answers and the sum of losses on the test images of the job."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingSettings:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainingSettings(LocalTraining):
     """How a client trains: the part of a task that every worker has a copy of."""
 
     builder: Callable[[], nn.Module]
     network: Network | None
     """The model's layers where `BatchedBackend` can train them, which needs the CPU."""
-    loss: Loss
-    local_steps: int
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    seed: int
     dtype: torch.dtype
     batch_sizes: IntArray
     device: torch.device
@@ -95,17 +85,12 @@ class TrainingSettings:
         device = device_of(task.device)
         batched = device == CPU and task.loss is cross_entropy
         return cls(
-            task.builder,
-            read_network(task.builder()) if batched else None,
-            task.loss,
-            task.local_steps,
-            task.learning_rate,
-            task.momentum,
-            task.weight_decay,
-            task.seed,
-            DTYPES[task.dtype],
-            task.batch_sizes,
-            device,
+            **{field.name: getattr(task, field.name) for field in fields(LocalTraining)},
+            builder=task.builder,
+            network=read_network(task.builder()) if batched else None,
+            dtype=DTYPES[task.dtype],
+            batch_sizes=task.batch_sizes,
+            device=device,
         )
 
     def build(self) -> nn.Module:
@@ -131,3 +116,9 @@ def diverged(client: int, job: TrainJob, step: int, loss: float) -> TrainingDive
         f"client {client}: the loss is {loss} in round {job.round_index}, edge round "
         f"{job.edge_round}, step {step}: training diverged; a smaller learning_rate may help"
     )
+
+
+def update_norms(after: npt.NDArray[Any], before: npt.NDArray[Any]) -> FloatArray:
+    """The L2 norm of every client's change, summed in float64; shapes are (clients, numbers)."""
+    change = after - before
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", change, change, dtype=np.float64)))

@@ -7,8 +7,6 @@ neighbouring numbers. A *column* is one position of the pooled image in one samp
 
 import math
 
-import numpy as np
-
 from stagewise.compiled import compiled
 
 NO_WINNER = 4
@@ -141,18 +139,11 @@ def pool(slabs, padding, out, winner):
                     for b in range(batch):
                         best = slabs[client, f, column + b]
                         which = 0
-                        second = slabs[client, filters + f, column + b]
-                        if second > best:
-                            best = second
-                            which = 1
-                        third = slabs[client, 2 * filters + f, column + b]
-                        if third > best:
-                            best = third
-                            which = 2
-                        fourth = slabs[client, 3 * filters + f, column + b]
-                        if fourth > best:
-                            best = fourth
-                            which = 3
+                        for slab in range(1, 4):
+                            value = slabs[client, slab * filters + f, column + b]
+                            if value > best:
+                                best = value
+                                which = slab
                         if best <= 0:
                             best = 0
                             which = NO_WINNER
@@ -207,29 +198,3 @@ def cross_entropy_gradient(outputs, labels, sizes, loss, gradient):
                     part -= 1
                 gradient[client, h, b] = part / sizes[client] if counted else 0
         loss[client] = total / sizes[client]
-
-
-@compiled
-def update_norms(after, before, rows, length, norms):
-    """The L2 norm of the change of every client's first `length` numbers, summed in float64.
-
-    `after` (clients, numbers), `before` (models, numbers), `rows` (clients,): the model that each
-    client began with, `norms` (clients,).
-    """
-    for client in range(len(rows)):
-        row = rows[client]
-        # Four sums at once: a single one would wait for every addition to end.
-        first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
-        for n in range(0, length - 3, 4):
-            change = np.float64(after[client, n] - before[row, n])
-            first += change * change
-            change = np.float64(after[client, n + 1] - before[row, n + 1])
-            second += change * change
-            change = np.float64(after[client, n + 2] - before[row, n + 2])
-            third += change * change
-            change = np.float64(after[client, n + 3] - before[row, n + 3])
-            fourth += change * change
-        for n in range(length - length % 4, length):
-            change = np.float64(after[client, n] - before[row, n])
-            first += change * change
-        norms[client] = math.sqrt(first + second + third + fourth)

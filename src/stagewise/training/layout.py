@@ -19,6 +19,7 @@ class _Entry:
     """More than one where modules share a tensor."""
     shape: torch.Size
     offset: int
+    counter: bool
     trained: bool
 
 
@@ -40,38 +41,27 @@ class WeightLayout:
         order = sorted(tensors, key=lambda key: not isinstance(tensors[key], nn.Parameter))
         self.dtype = dtype
         self.entries: list[_Entry] = []
-        self.counters: list[_Entry] = []
-        length = count = 0
+        lengths = [0, 0]  # of numbers and of counters
         for key in order:
             tensor, names = tensors[key], tuple(shared[key])
             if tensor.is_complex():
                 raise StagewiseError(f"model: {names[0]} is complex: it must be of real numbers")
-            if tensor.is_floating_point():
-                trained = isinstance(tensor, nn.Parameter) and tensor.requires_grad
-                self.entries.append(_Entry(names, tensor.shape, length, trained))
-                length += tensor.numel()
-            else:
-                self.counters.append(_Entry(names, tensor.shape, count, False))
-                count += tensor.numel()
+            counter = not tensor.is_floating_point()
+            trained = not counter and isinstance(tensor, nn.Parameter) and tensor.requires_grad
+            self.entries.append(_Entry(names, tensor.shape, lengths[counter], counter, trained))
+            lengths[counter] += tensor.numel()
         unit = ALIGNMENT // dtype.itemsize
-        self.length = -(-length // unit) * unit
+        self.length, self.counter_length = -(-lengths[0] // unit) * unit, lengths[1]
         parameters = (tensors[key] for key in order if isinstance(tensors[key], nn.Parameter))
         self.parameter_length = sum(p.numel() for p in parameters if p.is_floating_point())
         """How many numbers of the vector, from its start, are parameters."""
-        self.counter_length = count
 
     def attach(self, model: nn.Module, vector: Tensor, counters: Tensor) -> list[Tensor]:
         """Make the model's tensors views of `vector` and `counters`; the trained ones are returned."""
         tensors = model.state_dict(keep_vars=True)
-        trained = []
         for entry in self.entries:
-            tensor = tensors[entry.names[0]]
-            tensor.data = _view(vector, entry)
-            if entry.trained:
-                trained.append(tensor)
-        for entry in self.counters:
-            tensors[entry.names[0]].data = _part(counters, entry).view(entry.shape)
-        return trained
+            tensors[entry.names[0]].data = _view(entry, vector, counters)
+        return [tensors[entry.names[0]] for entry in self.entries if entry.trained]
 
     def stored(self, name: str, vectors: Tensor) -> Tensor:
         """The part called `name` of each of `vectors`; of a convolution (filters, y, x, channels)."""
@@ -81,36 +71,29 @@ class WeightLayout:
 
     def pack(self, weights: ModelWeights, vector: Tensor, counters: Tensor) -> None:
         """Write `weights` into `vector` and `counters`."""
-        expected = {name for entry in (*self.entries, *self.counters) for name in entry.names}
+        expected = {name for entry in self.entries for name in entry.names}
         if weights.keys() != expected:
             name = min(weights.keys() ^ expected)
             rule = "is missing" if name in expected else "is not part of the model"
             raise StagewiseError(f"weights: {name} {rule}")
         vector.zero_()
         for entry in self.entries:
-            _view(vector, entry).copy_(_tensor(weights, entry))
-        for entry in self.counters:
-            _part(counters, entry).view(entry.shape).copy_(_tensor(weights, entry))
+            _view(entry, vector, counters).copy_(_tensor(weights, entry))
 
     def unpack(self, vector: Tensor, counters: Tensor) -> ModelWeights:
         """The weights in `vector` and `counters`, copied."""
         weights: ModelWeights = {}
         for entry in self.entries:
-            array = np.ascontiguousarray(_view(vector, entry).numpy())
-            weights.update((name, array.copy()) for name in entry.names)
-        for entry in self.counters:
-            array = _part(counters, entry).view(entry.shape).numpy()
-            weights.update((name, array.copy()) for name in entry.names)
+            array = _view(entry, vector, counters).numpy()
+            weights.update((name, np.array(array, order="C")) for name in entry.names)
         return weights
 
 
-def _part(vector: Tensor, entry: _Entry) -> Tensor:
-    return vector[entry.offset : entry.offset + entry.shape.numel()]
-
-
-def _view(vector: Tensor, entry: _Entry) -> Tensor:
-    part = _part(vector, entry).view(_stored_shape(entry.shape))
-    return part.permute(0, 3, 1, 2) if len(entry.shape) == 4 else part
+def _view(entry: _Entry, vector: Tensor, counters: Tensor) -> Tensor:
+    numbers = counters if entry.counter else vector
+    part = numbers[entry.offset : entry.offset + entry.shape.numel()]
+    stored = part.view(_stored_shape(entry.shape))
+    return stored.permute(0, 3, 1, 2) if len(entry.shape) == 4 else stored
 
 
 def _stored_shape(shape: torch.Size) -> tuple[int, ...]:

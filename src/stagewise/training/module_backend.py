@@ -1,7 +1,6 @@
 """Training of any module: one resident model whose tensors are views of a flat vector."""
 
 import math
-import time
 
 import numpy as np
 import torch
@@ -16,8 +15,8 @@ from stagewise.training.jobs import (
     TrainJob,
     WeightBuffers,
     diverged,
+    update_norms,
 )
-from stagewise.training.kernels import update_norms
 from stagewise.training.layout import WeightLayout
 from stagewise.world.scenario import FloatArray
 
@@ -44,23 +43,23 @@ class ModuleBackend:
         self._format = torch.channels_last if convolves else torch.contiguous_format
 
     def train(self, job: TrainJob, buffers: WeightBuffers) -> FloatArray:
-        """Eq. 1 for the clients of the job, one after the other."""
+        """Eq. 1 for the clients of the job, one after the other; returned is as of the other."""
         self._model.train()
-        figures = np.full((4, len(job.clients)), np.nan)
+        figures = np.full((3, len(job.clients)), np.nan)
         places = zip(job.clients, job.rows, job.slots, strict=True)
         for place, (client, row, slot) in enumerate(places):
-            began = time.perf_counter()
             self._vector.copy_(buffers.models[row])
             self._counters.copy_(buffers.model_counters[row])
             losses = self._train_client(client, job)
             buffers.results[slot].copy_(self._vector)
             buffers.result_counters[slot].copy_(self._counters)
             figures[0, place], figures[1, place] = losses[0], losses[-1]
-            figures[3, place] = time.perf_counter() - began
             if job.update_norms:
-                after, before = buffers.results[slot : slot + 1].numpy(), buffers.models.numpy()
-                norm = figures[2, place : place + 1]
-                update_norms(after, before, np.array([row]), self._parameter_length, norm)
+                after, before = (
+                    vectors[:, : self._parameter_length].numpy()
+                    for vectors in (buffers.results[[slot]], buffers.models[[row]])
+                )
+                figures[2, place] = update_norms(after, before)[0]
         return figures
 
     @torch.no_grad()

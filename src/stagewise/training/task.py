@@ -15,7 +15,7 @@ from stagewise.errors import StagewiseError, shown
 from stagewise.models import build_model
 from stagewise.models.catalogue import seeded
 from stagewise.training.device import device_of
-from stagewise.world.checks import finite, seed_number, whole
+from stagewise.world.checks import finite, one_of, seed_number, whole
 from stagewise.world.scenario import FloatArray, IntArray
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -34,8 +34,21 @@ class Evaluation:
     loss: float
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LocalTraining:
+    """How a client takes its steps."""
+
+    local_steps: int
+    """T of Eq. 1."""
+    learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    seed: int = 0
+    loss: Loss = cross_entropy
+
+
 @dataclass(frozen=True, eq=False)
-class TrainingTask:
+class TrainingTask(LocalTraining):
     """Everything that determines training, apart from who trains where in which round."""
 
     dataset: Dataset
@@ -45,17 +58,10 @@ class TrainingTask:
 
     With several workers the function must be one that other processes can import.
     """
-    local_steps: int
-    """T of Eq. 1."""
     edge_rounds: int
     """L, the edge aggregations in a round."""
     batch_fraction: FloatArray
     """The share of its data a client takes for a mini-batch, shape (clients,)."""
-    learning_rate: float
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    seed: int = 0
-    loss: Loss = cross_entropy
     dtype: Precision = "float32"
     device: str = "cpu"
     """`cpu`, `cuda`, `cuda:N` or `mps`: where clients train and models are evaluated."""
@@ -67,8 +73,7 @@ class TrainingTask:
         finite("momentum", self.momentum, 0)
         finite("weight_decay", self.weight_decay, 0)
         seed_number(self.seed)
-        if self.dtype not in DTYPES:
-            raise StagewiseError(f"dtype = {shown(self.dtype)}: must be one of {', '.join(DTYPES)}")
+        one_of("dtype", self.dtype, DTYPES)
         if device_of(self.device).type == "mps" and self.dtype != "float32":
             raise StagewiseError(f"dtype = {shown(self.dtype)}: must be float32 on the device mps")
         fraction = np.asarray(self.batch_fraction)

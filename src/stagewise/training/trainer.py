@@ -9,14 +9,14 @@ import torch
 
 from stagewise.errors import StagewiseError
 from stagewise.model_weights import ModelWeights
+from stagewise.outcomes import TrainingFigures
 from stagewise.training.backends import CLIENTS_AT_ONCE, clients_at_once
 from stagewise.training.data import TrainingData
-from stagewise.training.figures import TrainingFigures
 from stagewise.training.jobs import EvaluateJob, TrainingSettings, TrainJob, WeightBuffers
 from stagewise.training.layout import WeightLayout
 from stagewise.training.participants import Participants
 from stagewise.training.task import Evaluation, TrainingTask
-from stagewise.training.worker_pool import LocalPool, ProcessPool, WorkerPool
+from stagewise.training.worker_pool import LocalPool, ProcessPool
 from stagewise.world.checks import whole
 from stagewise.world.scenario import FloatArray, IntArray
 
@@ -46,7 +46,7 @@ class Trainer:
         self._clients_per_job = 1 if settings.network is None else CLIENTS_AT_ONCE
         self._window = self._jobs_at_once()
         data = TrainingData.of(task)
-        self._pool: WorkerPool = (
+        self._pool = (
             LocalPool(settings, data) if workers == 1 else ProcessPool(settings, data, workers)
         )
         self._buffers = self._new_buffers(1)
@@ -96,7 +96,7 @@ class Trainer:
             models, share = buffers.models[:edges], torch.from_numpy(who.edge_share)
             cloud = share.to(models.dtype) @ models  # Eq. 3
             trained = self._layout.unpack(cloud, buffers.model_counters[:edges].amax(0))
-        return trained, TrainingFigures.of(who.clients, self.task.data_sizes[who.clients], figures)
+        return trained, TrainingFigures.of(who.clients, figures)
 
     def evaluate(self, weights: ModelWeights) -> Evaluation:
         """Accuracy and mean loss on the test set."""
@@ -115,7 +115,7 @@ class Trainer:
     def _edge_round(self, who: Participants, round_index: int, edge_round: int) -> FloatArray:
         """Eqs. 1 and 2: every client trains from its edge's model, which becomes their mean.
 
-        Returned are the figures of `Backend.train` of all clients.
+        Returned are the figures of all clients, as a backend gives them.
         """
         buffers, edges = self._buffers, len(who.edge_share)
         sums = self._sums[:edges].zero_()
@@ -161,16 +161,9 @@ class Trainer:
         return int(np.clip(RESULT_BYTES // job_bytes, 2 * self._workers, 16 * self._workers))
 
     def _new_buffers(self, models: int) -> WeightBuffers:
-        slots = self._window * self._clients_per_job
-        layout = self._layout
-        buffers = WeightBuffers(
-            torch.zeros(models, layout.length, dtype=layout.dtype),
-            torch.zeros(slots, layout.length, dtype=layout.dtype),
-            torch.zeros(models, layout.counter_length, dtype=torch.int64),
-            torch.zeros(slots, layout.counter_length, dtype=torch.int64),
-        )
+        buffers = WeightBuffers.of(self._layout, models, self._window * self._clients_per_job)
         self._pool.use(buffers)
-        self._sums = torch.zeros(models, layout.length, dtype=layout.dtype)
+        self._sums = torch.zeros(models, self._layout.length, dtype=self._layout.dtype)
         return buffers
 
 

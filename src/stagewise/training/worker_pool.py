@@ -10,29 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.multiprocessing  # lets tensors be sent to other processes without copying them
 
 from stagewise.child_processes import exit_with_parent
 from stagewise.errors import StagewiseError, one_line
-from stagewise.training.backends import make_backend
+from stagewise.training.backends import Backend, make_backend
 from stagewise.training.data import TrainingData, shared
-from stagewise.training.jobs import Backend, Job, TrainingSettings, TrainJob, WeightBuffers
-
-
-class WorkerPool(Protocol):
-    """Runs jobs and gives their results in the order of the jobs."""
-
-    def use(self, buffers: WeightBuffers) -> None:
-        """Run the jobs from now on with `buffers`."""
-
-    def run(self, jobs: Sequence[Job], window: int) -> Iterator[Any]:
-        """The result of every job; at most `window` jobs are begun and not yet yielded."""
-        ...
-
-    def close(self) -> None: ...
+from stagewise.training.jobs import Job, TrainingSettings, TrainJob, WeightBuffers
 
 
 class LocalPool:
@@ -43,9 +30,11 @@ class LocalPool:
         self._buffers: WeightBuffers | None = None
 
     def use(self, buffers: WeightBuffers) -> None:
+        """Run the jobs from now on with `buffers`."""
         self._buffers = buffers
 
     def run(self, jobs: Sequence[Job], window: int) -> Iterator[Any]:
+        """The result of every job, in their order."""
         for job in jobs:
             if self._buffers is None:
                 raise _closed()
@@ -92,6 +81,7 @@ class ProcessPool:
             raise
 
     def run(self, jobs: Sequence[Job], window: int) -> Iterator[Any]:
+        """The result of every job, in their order; at most `window` are begun and not yet yielded."""
         if not self._processes:
             raise _closed()
         try:

@@ -5,7 +5,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 LARGEST_COUNT = 2**31 - 1
+
+Choice = TypeVar("Choice", bound=str)
 
 _MISSING = np.full((), np.nan)
 _MISSING.flags.writeable = False
@@ -292,6 +294,14 @@ def interval(
         raise StagewiseError(
             f"{name} = {shown(tuple(value))}: the lower end must not be above the upper end"
         )
+    return value
+
+
+def one_of(name: str, value: Choice, choices: Iterable[str]) -> Choice:
+    """`value` if it is among `choices`."""
+    known = tuple(choices)
+    if value not in known:
+        raise StagewiseError(f"{name} = {shown(value)}: must be one of {', '.join(known)}")
     return value
 
 

@@ -1,14 +1,12 @@
 """Who is online in which round: models of clients that come and go."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from stagewise.errors import StagewiseError
 from stagewise.randomness import generator
 from stagewise.world.checks import finite, seed_number, whole
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import BoolArray, FloatArray, Scenario
+from stagewise.world.scenario import FloatArray, Scenario
 from stagewise.world.trace import Trace
 
 LARGEST_ROUNDS = 1_000_000
@@ -84,8 +82,13 @@ def markov(
     _check(rounds, seed)
     finite("mean_session", mean_session, 1)
     leave, enter = markov_rates(scenario.clients.online_probability, mean_session)
-    chain = _chain(scenario, rounds, seed, leave, enter)
-    return [Round(scenario, online, g) for g, online in enumerate(chain)]
+    # The first round is drawn from the stationary distribution, so that all rounds are alike.
+    chance, drawn = scenario.clients.online_probability, []
+    for g in range(rounds):
+        online = _uniform(scenario, seed, "markov", g) < chance
+        drawn.append(Round(scenario, online, g))
+        chance = np.where(online, 1 - leave, enter)
+    return drawn
 
 
 def markov_rates(probability: FloatArray, mean_session: float) -> tuple[FloatArray, FloatArray]:
@@ -169,17 +172,6 @@ def trace(
         Round(scenario, trace.online_at(start_s + g * round_seconds)[device], g)
         for g in range(rounds)
     ]
-
-
-def _chain(
-    scenario: Scenario, rounds: int, seed: int, leave: FloatArray, enter: FloatArray
-) -> Iterator[BoolArray]:
-    # The first round is drawn from the stationary distribution, so that all rounds are alike.
-    chance = scenario.clients.online_probability
-    for g in range(rounds):
-        online = _uniform(scenario, seed, "markov", g) < chance
-        yield online
-        chance = np.where(online, 1 - leave, enter)
 
 
 def _uniform(scenario: Scenario, seed: int, purpose: str, round_index: int) -> FloatArray:

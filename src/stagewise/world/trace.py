@@ -1,8 +1,5 @@
 """Availability traces: when real devices could train, as a list of changes for each."""
 
-import gzip
-import io
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,15 +9,14 @@ import msgspec
 import numpy as np
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import decode_json, read_bytes
-from stagewise.world.checks import finite
+from stagewise.files import decode_json, unpacked
+from stagewise.world.checks import finite, one_of
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
 VARIANTS = ("states_2", "states_3_battery50", "states_3_battery75")
 """Two states, or three, where a battery below 50 or 75 percent may evaluate but not train."""
 
 _ONLINE = "AVL_TRAIN"
-_GZIP_MAGIC = b"\x1f\x8b"
 _LARGEST_BYTES = 2**30
 
 _State = Literal["AVL_TRAIN", "AVL_EVAL", "UN_AVL"]
@@ -86,8 +82,7 @@ def load_trace(path: str | Path, variant: str = "states_2") -> Trace:
     >>> stagewise.load_trace("trace.json").devices
     ('phone',)
     """
-    if variant not in VARIANTS:
-        raise StagewiseError(f"variant = {shown(variant)}: must be one of {', '.join(VARIANTS)}")
+    one_of("variant", variant, VARIANTS)
     record = decode_json(_content(path), _TraceFile, str(path))
     if not record.devices:
         raise StagewiseError(f"{path}: devices: there must be at least one")
@@ -123,15 +118,9 @@ def _check_changes(where: str, changes: _Changes | None) -> None:
 
 
 def _content(path: str | Path) -> bytes:
-    content = read_bytes(path)
-    if not content.startswith(_GZIP_MAGIC):
-        return content
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-            # One byte more than allowed tells a file that is too large without unpacking all of it.
-            unpacked = stream.read(_LARGEST_BYTES + 1)
-    except (OSError, EOFError, zlib.error):
-        raise StagewiseError(f"{path}: not valid gzip: it is damaged or cut short") from None
-    if len(unpacked) > _LARGEST_BYTES:
+    with unpacked(path) as stream:
+        # One byte more than allowed tells a file that is too large without unpacking all of it.
+        content: bytes = stream.read(_LARGEST_BYTES + 1)
+    if len(content) > _LARGEST_BYTES:
         raise StagewiseError(f"{path}: must unpack to at most {_LARGEST_BYTES} bytes")
-    return unpacked
+    return content

@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from stagewise.errors import StagewiseError, shown
-from stagewise.world.checks import finite, whole
+from stagewise.world.checks import finite, one_of, whole
 
 _BITS_PER_VALUE = 8
 _BITS_PER_PARAMETER = 32
@@ -119,8 +118,4 @@ def task_of(task: str | Task) -> Task:
     >>> stagewise.generate.task_of("cifar10").labels
     10
     """
-    if isinstance(task, Task):
-        return task
-    if task not in TASKS:
-        raise StagewiseError(f"task = {shown(task)}: must be one of {', '.join(TASKS)}")
-    return TASKS[task]
+    return task if isinstance(task, Task) else TASKS[one_of("task", task, TASKS)]

@@ -4,7 +4,6 @@ The backends are compared with this loop, in results and in speed.
 """
 
 import math
-import time
 from collections.abc import Sequence
 from copy import deepcopy
 
@@ -12,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stagewise.outcomes import TrainingFigures
 from stagewise.randomness import integer_seed
 from stagewise.training.batches import draw_batches
-from stagewise.training.figures import TrainingFigures
 from stagewise.training.task import DTYPES, TrainingTask
 from stagewise.world.scenario import FloatArray, IntArray
 
@@ -45,13 +44,9 @@ class ReferenceLoop:
                 states = []
                 for client in clients:
                     model = deepcopy(edge_model)
-                    began = time.perf_counter()
                     losses = self._train_client(model, client, round_index, edge_round)
-                    seconds = time.perf_counter() - began
                     norm = _distance(model, edge_model)
-                    figures.setdefault(client, []).append(
-                        np.array([losses[0], losses[-1], norm, seconds])
-                    )
+                    figures.setdefault(client, []).append(np.array([losses[0], losses[-1], norm]))
                     states.append(model.state_dict())
                 edge_model.load_state_dict(weighted_mean(states, sizes))  # Eq. 2
             edge_states.append(edge_model.state_dict())
@@ -62,7 +57,7 @@ class ReferenceLoop:
         by_edge_round = [np.array(part).T for part in zip(*figures.values(), strict=True)]
         if not by_edge_round:
             return TrainingFigures.none()
-        return TrainingFigures.of(whose, self.task.data_sizes[whose], by_edge_round)
+        return TrainingFigures.of(whose, by_edge_round)
 
     def _train_client(
         self, model: nn.Module, client: int, round_index: int, edge_round: int
