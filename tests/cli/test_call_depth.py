@@ -9,7 +9,8 @@ import stagewise
 from small_runs import small_scenario
 from stagewise.cli import planning_commands, simulation_commands
 from stagewise.cli.main import main
-from stagewise.pool import pick
+from stagewise.plan_b import repair
+from stagewise.pool import clusters, pick
 from stagewise.search import local_search
 
 SOURCE = str(Path(stagewise.__file__).parent)
@@ -55,12 +56,18 @@ def watched(monkeypatch, module, kernel: str, command) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("planner", "module", "kernel"),
-    [("pool", pick, "online_clusters"), ("local-search", local_search, "anneal")],
+    ("planner", "mode", "module", "kernel"),
+    [
+        ("pool", "flexible", pick, "online_clusters"),
+        ("pool", "strict", clusters, "generate_clusters"),
+        ("local-search", "flexible", local_search, "anneal"),
+        ("local-search", "strict", repair, "start_from"),
+    ],
 )
-def test_decide(files, monkeypatch, planner, module, kernel):
+def test_decide(files, monkeypatch, planner, mode, module, kernel):
     assert main(["plan", "s.json", "-o", "plan.json", "--method", planner]) == 0
     decide = ["decide", "s.json", "plan.json", "--online", "rounds.jsonl", "-o", "d.jsonl"]
+    decide += ["--mode", mode]
     assert main(decide) == 0  # whatever is compiled late is compiled now
     found = watched(monkeypatch, module, kernel, planning_commands.decide)
     assert main(decide) == 0

@@ -10,14 +10,15 @@ from pool_cases import pool_plan
 from brute_force import best_plan, true_risks
 from helpers import InlineExecutor, random_scenario
 from stagewise.checker import check_plan
+from stagewise.decisions import Answer, make_decision
 from stagewise.plan_a import recourse
 from stagewise.plan_a.planners import plan
 from stagewise.plan_a.recourse import plan_by_recourse
-from stagewise.plan_b.pool import pick_round
+from stagewise.plan_b.pool import pool
 from stagewise.plans import make_plan
 from stagewise.pool.learning import sampled_rounds
 from stagewise.problem.risk import risk_measure
-from stagewise.problem.statement import p0, p1
+from stagewise.problem.statement import p1
 from stagewise.randomness import integer_seed
 from stagewise.search.local_search import Found
 from stagewise.world.scenario import Limits, Scenario
@@ -83,9 +84,9 @@ def test_of_several_candidates_the_cheapest_after_repair(monkeypatch):
         plan_ = replace(plan_, library=library)
         costs = []
         for round_ in rounds:
-            found = pick_round(plan_, round_, "strict")
-            cost = p0(round_).objective(found.assignment)
-            costs.append(cost if found.violation == 0 else 3.0 * cost)
+            answer = Answer(pool(plan_, round_, "strict"))
+            decision = make_decision(round_, answer, method="pool", decision_ms=0.0)
+            costs.append(decision.objective * (1.0 if decision.feasible else 3.0))
         return float(np.mean(costs))
 
     candidates = [made.edge_of, fewer, nobody]

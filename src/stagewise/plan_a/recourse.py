@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from stagewise.plan_a.effort import plan_effort, search_plan
-from stagewise.plan_b.pool import pick_round
+from stagewise.plan_b.pool import pool
 from stagewise.plans import Plan, make_plan
 from stagewise.pool.learning import sampled_rounds
 from stagewise.pool.library import Library
-from stagewise.problem.statement import Problem, p0
+from stagewise.problem.evaluation import evaluate
+from stagewise.problem.statement import Problem
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
 from stagewise.search.instance import build_instance
@@ -80,6 +81,5 @@ def plan_by_recourse(
 
 def _after_repair(plan: Plan, round_: Round) -> float:
     """What a round costs under `plan`, more if it stays infeasible."""
-    found = pick_round(plan, round_, "strict")
-    cost = p0(round_).objective(found.assignment)
-    return cost if found.violation == 0 else _INFEASIBLE * cost
+    figures = evaluate(round_, pool(plan, round_, "strict"))
+    return (_INFEASIBLE if figures.failing.any() else 1.0) * figures.cost

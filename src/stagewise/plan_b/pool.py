@@ -28,15 +28,8 @@ def pool(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) ->
     """The round's assignment from the plan's library.
 
     In `strict` mode an edge's clusters must hold its online long-term clients: they are generated for
-    the round, around these. Whether a round that stays infeasible is so is left to `Proven`.
-    """
-    return pick_round(plan, round_, mode, seconds).assignment
-
-
-def pick_round(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) -> Found:
-    """The round's assignment from the plan's library.
-
-    `seconds` bounds the search where the clusters at hand do not suffice.
+    the round, around these. `seconds` bounds the search where the clusters at hand do not suffice.
+    Whether a round that stays infeasible is so is left to `Proven`.
     """
     problem = p2(round_, plan.edge_of, mode)
     library = library_of(plan)
@@ -53,7 +46,7 @@ def pick_round(plan: Plan, round_: Round, mode: Mode, seconds: float | None = No
         seed = integer_seed(plan.seed, "pool", round_.index)
         harder = _search_harder(instance, found, seed, seconds)
         found = harder if harder.better_than(found) else found
-    return found
+    return found.assignment
 
 
 def _search_harder(instance: Instance, found: Found, seed: int, seconds: float | None) -> Found:

@@ -16,7 +16,8 @@ def cheap_clusters(
     instance: Instance, edge: int, prices: Prices, work: ClusterWorkspace
 ) -> Columns:
     """About as many of the cheapest clusters of `edge` as `work` is made for."""
-    found = _generate(instance, edge, prices, _STARTS, work)
+    delay_price, bits = float(prices.delay[edge]), bits_from(edge)
+    found = generate_clusters(instance, edge, prices.client, delay_price, _STARTS, bits, work)
     max_clusters = len(work.ranked)
     rows = np.arange(found)
     if found > max_clusters:
@@ -28,18 +29,12 @@ def cheapest_cluster(
     instance: Instance, edge: int, prices: Prices, work: ClusterWorkspace
 ) -> IntArray | None:
     """The members of the cheapest cluster of `edge` that a short search finds, pinned ones apart."""
-    found = _generate(instance, edge, prices, _STARTS_FOR_ONE, work)
+    delay_price, bits = float(prices.delay[edge]), bits_from(edge)
+    found = generate_clusters(
+        instance, edge, prices.client, delay_price, _STARTS_FOR_ONE, bits, work
+    )
     if found == 0:
         return None
     row = int(np.argmin(work.cost[:found]))
     links = work.link[work.members[row, : work.size[row]]]
     return np.asarray(instance.link_client[links])
-
-
-def _generate(
-    instance: Instance, edge: int, prices: Prices, starts: int, work: ClusterWorkspace
-) -> int:
-    second = float(prices.delay[edge])
-    return int(
-        generate_clusters(instance, edge, prices.client, second, starts, bits_from(edge), work)
-    )
