@@ -50,6 +50,13 @@ class Estimate:
         reach = tolerance + SLACK
         return int(self.low - reach > line) - int(self.high + reach < line)
 
+    def within(self, line: float, tolerance: float) -> bool:
+        """Whether all of the interval is apart from `line` by no more than `tolerance`."""
+        if self.interval is None:
+            return False
+        reach = tolerance + SLACK
+        return self.low >= line - reach and self.high <= line + reach
+
     def mapped(self, change: Callable[[float], float]) -> "Estimate":
         """On another scale, by a function that rises."""
         ends = None if self.interval is None else (change(self.low), change(self.high))

@@ -19,15 +19,19 @@ NARROW, WIDE = [9.98, 10.02], [9.9, 10.1]  # 10 ± 0.254, 10 ± 1.271
 @pytest.mark.parametrize(
     ("paper", "better", "kind"),
     [
-        (11.25, "lower", "agrees"),  # the interval ends at 10.254, the tolerance is 1
+        (10.74, "lower", "agrees"),  # the interval begins at 9.746, the tolerance is 1
+        (10.75, "lower", "undecided"),
+        (11.25, "lower", "undecided"),  # the interval ends at 10.254
         (11.26, "lower", "better"),
         (11.26, "higher", "differs"),
-        (8.75, "lower", "agrees"),
+        (9.26, "lower", "agrees"),
+        (9.25, "lower", "undecided"),
+        (8.75, "lower", "undecided"),
         (8.74, "lower", "differs"),
         (8.74, "higher", "better"),
     ],
 )
-def test_a_narrow_interval_widened_by_a_tenth_decides(paper: float, better: str, kind: str) -> None:
+def test_a_number_agrees_where_all_of_the_interval_is_within_a_tenth(paper: float, better: str, kind: str) -> None:
     assert judge_value(series({"fedcs": NARROW}), printed(paper, better=better)).kind == kind
 
 
@@ -37,8 +41,8 @@ def test_a_narrow_interval_widened_by_a_tenth_decides(paper: float, better: str,
 def test_an_interval_wider_than_the_tolerance_cannot_agree(paper: float, kind: str) -> None:
     verdict = judge_value(series({"fedcs": WIDE}), printed(paper))
     assert verdict.kind == kind
-    wide = "our interval is wider than the tolerance"
-    assert verdict.why == (wide if kind == "undecided" else "")
+    across = "our interval is neither within the tolerance nor outside of it"
+    assert verdict.why == (across if kind == "undecided" else "")
 
 
 @pytest.mark.parametrize("paper", [1.0, 10.0, 100.0, math.inf])
