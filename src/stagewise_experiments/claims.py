@@ -98,7 +98,7 @@ def _against_limit(series: Series, claim: Claim, point: Point, limit: float, sig
 def _against_policy(series: Series, claim: Claim, point: Point, other: str, sign: int) -> Finding:
     differences = by_differences(claim)
     places: list[Place] = [(claim.policy, point), (other, point)]
-    found = series.compare(claim.quantity, [(places[0], places[1])], differences)
+    found = series.compare(claim.quantity, [(places[0], places[1])], differences, ties=True)
     if not found.runs:
         return Finding(NO_VALUE)
     link = f" {'against' if differences else 'over'} {policy_name(other)}"
@@ -107,8 +107,7 @@ def _against_policy(series: Series, claim: Claim, point: Point, other: str, sign
     beside = series.feasible_text(claim.quantity, (claim.policy, other), [point])
     text += f" ({beside})" if beside else ""
     line = sign * claim.margin if differences else math.log1p(sign * claim.margin)
-    # Where a quantity has steps, two that are equal may be apart by less than a step.
-    equal = not claim.strict and quantity(claim.quantity).resolution is None
+    equal = not claim.strict and not found.ties  # of two that tie, either may be the less
     outcome = _outcome(found.estimate, line, sign, found.obstacle, equal)
     return Finding(text, *outcome, against=other, cells=series.keys(places))
 
@@ -129,7 +128,7 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
     start = f"{axis} = {value_text(first)}"
     for point in series.points_at({**claim.at, axis: first}):
         places: list[Place] = [(claim.policy, {**point, axis: last}), (claim.policy, point)]
-        found = series.compare(claim.quantity, [(places[0], places[1])], differences)
+        found = series.compare(claim.quantity, [(places[0], places[1])], differences, ties=True)
         if not found.runs:
             yield Finding(NO_VALUE)
             continue

@@ -8,7 +8,7 @@ from typing import Any
 from stagewise.errors import StagewiseError, shown
 from stagewise.runs.target import EVALUATIONS, rounds_to_target
 from stagewise_experiments.experiment import Better
-from stagewise_experiments.statistics import Estimate
+from stagewise_experiments.statistics import SLACK, Estimate
 
 Outputs = Mapping[str, Any]
 _Value = Callable[[Outputs], float | None]
@@ -38,8 +38,8 @@ class Quantity:
     """Where it is measured against the cell of `OPTIMUM` at the same point and seed."""
     cost: bool = False
     """Breaking limits makes it less: never compared without the share of feasible rounds."""
-    resolution: _Value | None = None
-    """Its least step, where it grows round by round: smaller differences are ties."""
+    rounds: _Value | None = None
+    """The rounds it is the sum of, where it is one: it is known to one round."""
 
     @property
     def title(self) -> str:
@@ -102,8 +102,9 @@ def range_text(of: Estimate, write: Callable[[float], str]) -> str:
 
 def signed(value: float, unit: str = "") -> str:
     """`+13.2%`, `−0.340 points`."""
-    sign = "+" if value > 0 else "−" if value < 0 else ""
-    return f"{sign}{rounded(abs(value))}{unit}"
+    if abs(value) < SLACK:
+        return f"0{unit}"
+    return f"{'+' if value > 0 else '−'}{rounded(abs(value))}{unit}"
 
 
 def accuracy_curve(outputs: Outputs) -> list[tuple[int, float]]:
@@ -215,7 +216,7 @@ def _to(what: str, spent: _Spent, unit: str = "") -> Quantity:
         learned=True,
         absent=f"ended before {EVALUATIONS} evaluations could pass",
         cost=what != "rounds",
-        resolution=lambda outputs: _mean(map(spent, outputs["rounds"])),
+        rounds=_to_target(lambda _: 1.0),
     )
 
 

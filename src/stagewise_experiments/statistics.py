@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -56,6 +56,12 @@ class Estimate:
             return False
         reach = tolerance + SLACK
         return self.low >= line - reach and self.high <= line + reach
+
+    def widened(self, by: float) -> "Estimate":
+        """With an interval that is longer by so much at either end."""
+        if self.interval is None:
+            return self
+        return replace(self, interval=(self.low - by, self.high + by))
 
     def mapped(self, change: Callable[[float], float]) -> "Estimate":
         """On another scale, by a function that rises."""

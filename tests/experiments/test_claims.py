@@ -124,11 +124,12 @@ def test_equal_in_every_seed_is_no_more_and_no_less() -> None:
 
 
 def test_a_tie_within_a_round_is_undecided() -> None:
-    """12 rounds of 1.00 against 12 of 1.05: nobody can tell whether the cheaper is lucky."""
+    """12 rounds against 13: nobody can tell whether the shorter is lucky. 12 against 12 are exact."""
 
     def outputs(cell: Cell) -> dict[str, Any]:
-        cost = {"fedcs": 1.0, "exact": 1.05, "client-sel-only": 1.2}[cell.policy]
-        records = [round_of(cost, accuracy=0.95 if number > 8 else 0.1) for number in range(12)]
+        cost, rounds = {"fedcs": (1.0, 12), "exact": (1.0, 13)}.get(cell.policy, (1.05, 12))
+        accuracies = [0.1] * (rounds - 3) + [0.95] * 3
+        records = [round_of(cost, accuracy=accuracy) for accuracy in accuracies]
         return {"rounds": records, "target_accuracy": 0.9, "plan_ms": []}
 
     policies = ["fedcs", "exact", "client-sel-only"]

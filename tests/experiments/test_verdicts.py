@@ -264,6 +264,22 @@ def test_a_ratio_says_how_many_runs_missed_the_target() -> None:
     assert "missed" not in over_original([2.2, 3.3], [2.0, 3.0]).ours
 
 
+def test_a_round_more_or_less_is_within_the_interval_of_a_number() -> None:
+    """12 rounds against 11 of the same cost: 9.1% more, from 0% to 19%, and never no difference."""
+
+    def outputs(cell: Cell) -> Outputs:
+        accuracies = [0.1] * (9 if cell.policy == "fedcs" else 8) + [0.95] * 3
+        records = [round_of(1.0, accuracy=accuracy) for accuracy in accuracies]
+        return {"rounds": records, "target_accuracy": 0.9, "plan_ms": []}
+
+    policies = ["fedcs", "orig-prob-solver"]
+    found = Series(result(experiment(policies=policies, quantities=["cost_to_target"]), outputs))
+    fields = {"quantity": "cost_to_target", "relative_to": "orig-prob-solver"}
+    verdict = judge_value(found, printed(0.09, **fields))
+    assert (verdict.kind, verdict.ours) == ("undecided", "+9.09% (0% to +19.0%)")
+    assert judge_value(found, printed(0.30, **fields)).kind == "better"
+
+
 def test_to_arrive_where_the_other_never_does_is_better_than_any_ratio() -> None:
     better = over_original([2.2, 3.3], [math.inf, math.inf])
     assert better.kind == "better"
