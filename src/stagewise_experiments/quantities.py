@@ -146,12 +146,14 @@ def _of_feasible(name: str) -> _Value:
     return lambda outputs: own(outputs) if outputs.get("feasible") else None
 
 
-def _decision_times(share: float) -> _Value:
-    """The time that this share of a run's decisions does not exceed."""
+def _decision_times(share: float, least: int = 1) -> _Value:
+    """The time that this share of a run's decisions does not exceed; None for less than `least`."""
 
     def value(outputs: Outputs) -> float | None:
         times = sorted(record["decision_ms"] for record in outputs.get("rounds", ()))
-        return float(times[max(0, math.ceil(share * len(times)) - 1)]) if times else None
+        if len(times) < least:
+            return None
+        return float(times[max(0, math.ceil(share * len(times)) - 1)])
 
     return value
 
@@ -236,7 +238,13 @@ QUANTITIES: dict[str, Quantity] = {
         _to("energy", lambda record: record["energy_j"], "J"),
         _lower("decision_ms", "decision time", _rounds_mean("decision_ms"), "ms"),
         _lower("decision_ms_median", "median decision", _decision_times(0.5), "ms"),
-        _lower("decision_ms_p99", "99th percentile of decisions", _decision_times(0.99), "ms"),
+        _lower(
+            "decision_ms_p99",
+            "99th percentile of decisions",
+            _decision_times(0.99, least=100),
+            "ms",
+            absent="fewer than 100 rounds",
+        ),
         _lower("decision_ms_max", "slowest decision", _decision_times(1.0), "ms"),
         _lower("objective", "cost of a round", _rounds_mean("objective"), cost=True),
         _lower("delay_s", "delay of a round", _rounds_mean("delay_s"), "s", cost=True),

@@ -44,7 +44,6 @@ TRAINED = {
         ("energy_to_target", 45.0),
         ("decision_ms", 4.0),
         ("decision_ms_median", 3.0),
-        ("decision_ms_p99", 10.0),
         ("decision_ms_max", 10.0),
         ("objective", 6.2),
         ("feasible_share", 1.0),
@@ -78,10 +77,10 @@ def test_what_grows_by_rounds_knows_their_number(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "median", "p99"), [(1, 1, 1), (4, 2, 4), (99, 50, 99), (100, 50, 99), (200, 100, 198)]
+    ("count", "median", "p99"), [(1, 1, None), (4, 2, None), (99, 50, None), (100, 50, 99), (200, 100, 198)]
 )
-def test_the_tail_of_decision_times(count: int, median: float, p99: float) -> None:
-    """At most one of a hundred decisions takes longer than the 99th percentile."""
+def test_the_tail_of_decision_times(count: int, median: float, p99: float | None) -> None:
+    """Of fewer than a hundred decisions the slowest would be the 99th percentile."""
     times = [float(number) for number in range(1, count + 1)]
     outputs = {"rounds": [round_of(decision_ms=time) for time in reversed(times)]}
     told = [quantity(f"decision_ms_{name}").value(outputs) for name in ("median", "p99", "max")]
