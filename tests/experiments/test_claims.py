@@ -8,7 +8,7 @@ from made_up_results import experiment, result, round_of
 from verdict_cases import AXIS, by_clients, claim, outputs_of, series
 
 from stagewise_experiments.cells import Cell
-from stagewise_experiments.claims import Finding, tally
+from stagewise_experiments.claims import Finding, findings, tally
 from stagewise_experiments.series import Series
 from stagewise_experiments.verdicts import Verdict, judge_claim
 
@@ -266,3 +266,17 @@ def test_a_comparison_that_two_experiments_share_is_counted_once() -> None:
     assert tally([*several, Finding("", None, cells=own)]) == (
         "holds in 1, undecided in 1 of 2 comparisons"
     )
+
+
+def test_different_questions_to_the_same_cells_are_counted_each() -> None:
+    found = series({"fedcs": LOW, "exact": HIGH})
+    asked = [
+        claim(at_most=["exact"]),
+        claim(quantity="delay_s", at_most=["exact"]),
+        claim(at_most=["exact"], margin=0.1),
+        claim(below=1e3),
+        claim(below=1e4),
+    ]
+    several = [finding for one in asked for finding in findings(found, one)]
+    assert tally(several) == "holds in 5 of 5 comparisons"
+    assert tally([*several, *several]) == "holds in 5 of 5 comparisons"
