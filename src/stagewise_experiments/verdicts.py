@@ -28,8 +28,8 @@ KINDS: tuple[Kind, ...] = (
     "not comparable",
     "not run",
 )
-"""`undecided`: the interval allows for both answers, or there is none; `not comparable`: measured, but not
-what the paper measured; `not run`: nothing to judge by."""
+"""`undecided`: the interval allows for both answers, or there is none; `not comparable`: measured,
+but not what the paper measured; `not run`: nothing to judge by."""
 
 TOLERANCE = 0.10
 """In parts of our mean, for values and for growth."""

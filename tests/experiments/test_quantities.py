@@ -77,7 +77,8 @@ def test_what_grows_by_rounds_knows_their_number(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "median", "p99"), [(1, 1, None), (4, 2, None), (99, 50, None), (100, 50, 99), (200, 100, 198)]
+    ("count", "median", "p99"),
+    [(1, 1, None), (4, 2, None), (99, 50, None), (100, 50, 99), (200, 100, 198)],
 )
 def test_the_tail_of_decision_times(count: int, median: float, p99: float | None) -> None:
     """Of fewer than a hundred decisions the slowest would be the 99th percentile."""

@@ -31,7 +31,9 @@ NARROW, WIDE = [9.98, 10.02], [9.9, 10.1]  # 10 ± 0.254, 10 ± 1.271
         (8.74, "higher", "better"),
     ],
 )
-def test_a_number_agrees_where_all_of_the_interval_is_within_a_tenth(paper: float, better: str, kind: str) -> None:
+def test_a_number_agrees_where_all_of_the_interval_is_within_a_tenth(
+    paper: float, better: str, kind: str
+) -> None:
     assert judge_value(series({"fedcs": NARROW}), printed(paper, better=better)).kind == kind
 
 
