@@ -30,6 +30,8 @@ class Finding:
     """The policy it is a comparison with, if it is one."""
     cells: frozenset[str] = frozenset()
     """The keys of what was compared; empty where nothing was measured."""
+    question: tuple[str, str, float, int] = ("", "", 0.0, 0)
+    """What was asked of them: the quantity, the other policy, the limit or margin and its side."""
 
 
 def findings(series: Series, claim: Claim) -> Iterator[Finding]:
@@ -48,9 +50,14 @@ def findings(series: Series, claim: Claim) -> Iterator[Finding]:
             yield from _along(series, claim, axis, sign)
 
 
+def distinct_outcomes(found: Iterable[Finding]) -> list[bool | None]:
+    """Whether each comparison holds; one that several experiments share is one."""
+    return [holds for *_, holds in {(one.cells, one.question, one.holds) for one in found}]
+
+
 def tally(found: Iterable[Finding]) -> str:
-    """`holds in 80, undecided in 4 of 84 comparisons`; one that several experiments share is one."""
-    outcomes = [holds for _, holds in {(finding.cells, finding.holds) for finding in found}]
+    """`holds in 80, undecided in 4 of 84 comparisons`."""
+    outcomes = distinct_outcomes(found)
     words = {"holds": True, "fails": False, "undecided": None}
     told = [f"{word} in {outcomes.count(o)}" for word, o in words.items() if o in outcomes]
     return f"{', '.join(told)} of {len(outcomes)} comparisons"
@@ -92,13 +99,14 @@ def _against_limit(series: Series, claim: Claim, point: Point, limit: float, sig
     unit = f" {claimed.unit}" if claimed.unit and not found.missed else ""
     text = f"{estimate_text(found, claimed.share)}{unit}{_at(series, point)}"
     outcome = _outcome(found, limit, sign, undecidable(found), equal=math.isinf(limit))
-    return Finding(text, *outcome, cells=series.keys([(claim.policy, point)]))
+    keys = series.keys([(claim.policy, point)])
+    return Finding(text, *outcome, cells=keys, question=(claim.quantity, "", limit, sign))
 
 
 def _against_policy(series: Series, claim: Claim, point: Point, other: str, sign: int) -> Finding:
     differences = by_differences(claim)
     places: list[Place] = [(claim.policy, point), (other, point)]
-    found = series.compare(claim.quantity, [(places[0], places[1])], differences)
+    found = series.compare(claim.quantity, [(places[0], places[1])], differences, ties=True)
     if not found.runs:
         return Finding(NO_VALUE)
     link = f" {'against' if differences else 'over'} {policy_name(other)}"
@@ -107,10 +115,10 @@ def _against_policy(series: Series, claim: Claim, point: Point, other: str, sign
     beside = series.feasible_text(claim.quantity, (claim.policy, other), [point])
     text += f" ({beside})" if beside else ""
     line = sign * claim.margin if differences else math.log1p(sign * claim.margin)
-    # Where a quantity has steps, two that are equal may be apart by less than a step.
-    equal = not claim.strict and quantity(claim.quantity).resolution is None
+    equal = not claim.strict and not found.ties  # of two that tie, either may be the less
     outcome = _outcome(found.estimate, line, sign, found.obstacle, equal)
-    return Finding(text, *outcome, against=other, cells=series.keys(places))
+    question = (claim.quantity, other, line, sign)
+    return Finding(text, *outcome, against=other, cells=series.keys(places), question=question)
 
 
 def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Finding]:
@@ -129,7 +137,7 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
     start = f"{axis} = {value_text(first)}"
     for point in series.points_at({**claim.at, axis: first}):
         places: list[Place] = [(claim.policy, {**point, axis: last}), (claim.policy, point)]
-        found = series.compare(claim.quantity, [(places[0], places[1])], differences)
+        found = series.compare(claim.quantity, [(places[0], places[1])], differences, ties=True)
         if not found.runs:
             yield Finding(NO_VALUE)
             continue
@@ -137,7 +145,8 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
         text = comparison_text(found, claim.quantity, differences, f"at {start}", link)
         text += _at(series, {name: value for name, value in point.items() if name != axis})
         outcome = _outcome(found.estimate, 0.0, sign, found.obstacle, equal=False)
-        yield Finding(text, *outcome, cells=series.keys(places))
+        question = (claim.quantity, "", 0.0, sign)
+        yield Finding(text, *outcome, cells=series.keys(places), question=question)
 
 
 def _outcome(

@@ -44,6 +44,7 @@ def deciding_version() -> str:
 @cache
 def policy_version(name: str) -> str | None:
     """The same for the sources of the package that a policy comes from; None for our own."""
+    name = name.partition(":")[0]  # behind it stands how a method is read
     for point in entry_points(group=ENTRY_POINTS):
         if point.name == name:
             spec = find_spec(point.module.partition(".")[0])

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from stagewise_experiments.catalogue import experiments
+from stagewise_experiments.claims import distinct_outcomes
 from stagewise_experiments.names import OURS, PAPER_METHODS, policy_name
 from stagewise_experiments.quantities import OPTIMUM, range_text, rounded
 from stagewise_experiments.series import Comparison, Series
@@ -71,12 +72,15 @@ def cost_ratio(series: Series, policy: str) -> Comparison:
 
 def cost_outcomes(judged: Sequence[Judged]) -> Counter[bool | None]:
     """Of our main target on costs: how many comparisons hold, fail, or are undecided (None)."""
-    found: set[tuple[frozenset[str], bool | None]] = set()
-    for one in judged:
-        for claim, verdict in one.claims:
-            if claim.headline and claim.quantity == _COST:
-                found |= {(finding.cells, finding.holds) for finding in verdict.found}
-    return Counter(holds for _, holds in found)
+    return Counter(
+        distinct_outcomes(
+            finding
+            for one in judged
+            for claim, verdict in one.claims
+            if claim.headline and claim.quantity == _COST
+            for finding in verdict.found
+        )
+    )
 
 
 def _confirmed(judged: Sequence[Judged]) -> str:

@@ -31,6 +31,10 @@ SYMBOLS: dict[Kind, str] = {
     "not run": "–",
 }
 """Beside the words, for those who do not see the colours."""
+_REGIMES = {
+    "calibrated": "the calibrated regime, fitted to the paper's Tables III and IV",
+    "literal": "the literal regime, as the paper's text reads",
+}
 
 
 def in_order(items: Iterable[T], experiment_of: Callable[[T], Experiment]) -> list[T]:
@@ -54,6 +58,7 @@ def profile_blocks(judged: Sequence[Judged]) -> list[Block]:
     profile = judged[0].result.profile
     blocks: list[Block] = [Text(sentence, lead=True) for sentence in sentences(judged)]
     blocks += [
+        Text(_regime_text([one.result for one in judged]), quiet=True),
         *headline_images(judged),
         Heading("All figures and tables", 3, f"{profile}-table"),
         _lights(judged),
@@ -70,6 +75,20 @@ def profile_blocks(judged: Sequence[Judged]) -> list[Block]:
         *_conditions([one.result for one in judged]),
     ]
     return blocks
+
+
+def _regime_text(results: Sequence[Result]) -> str:
+    """In which regime costs are, and of which experiments where there are two."""
+    ran: dict[str, dict[str, None]] = {}
+    for result in results:
+        for cell in result.cells:
+            ran.setdefault(cell.setting.scenario.regime, {})[result.experiment.id] = None
+    told = [
+        _REGIMES[name] + (f" ({', '.join(ran[name])})" if len(ran) > 1 else "")
+        for name in _REGIMES
+        if name in ran
+    ]
+    return f"Costs are in {' and in '.join(told)}: see docs/calibration.md."
 
 
 def headline_images(judged: Sequence[Judged]) -> list[Image]:

@@ -8,7 +8,7 @@ from typing import Any
 from stagewise.errors import StagewiseError, shown
 from stagewise.runs.target import EVALUATIONS, rounds_to_target
 from stagewise_experiments.experiment import Better
-from stagewise_experiments.statistics import Estimate
+from stagewise_experiments.statistics import SLACK, Estimate
 
 Outputs = Mapping[str, Any]
 _Value = Callable[[Outputs], float | None]
@@ -38,8 +38,8 @@ class Quantity:
     """Where it is measured against the cell of `OPTIMUM` at the same point and seed."""
     cost: bool = False
     """Breaking limits makes it less: never compared without the share of feasible rounds."""
-    resolution: _Value | None = None
-    """Its least step, where it grows round by round: smaller differences are ties."""
+    rounds: _Value | None = None
+    """The rounds it is the sum of, where it is one: it is known to one round."""
 
     @property
     def title(self) -> str:
@@ -102,8 +102,9 @@ def range_text(of: Estimate, write: Callable[[float], str]) -> str:
 
 def signed(value: float, unit: str = "") -> str:
     """`+13.2%`, `−0.340 points`."""
-    sign = "+" if value > 0 else "−" if value < 0 else ""
-    return f"{sign}{rounded(abs(value))}{unit}"
+    if abs(value) < SLACK:
+        return f"0{unit}"
+    return f"{'+' if value > 0 else '−'}{rounded(abs(value))}{unit}"
 
 
 def accuracy_curve(outputs: Outputs) -> list[tuple[int, float]]:
@@ -145,12 +146,14 @@ def _of_feasible(name: str) -> _Value:
     return lambda outputs: own(outputs) if outputs.get("feasible") else None
 
 
-def _decision_times(share: float) -> _Value:
-    """The time that this share of a run's decisions does not exceed."""
+def _decision_times(share: float, least: int = 1) -> _Value:
+    """The time that this share of a run's decisions does not exceed; None for less than `least`."""
 
     def value(outputs: Outputs) -> float | None:
         times = sorted(record["decision_ms"] for record in outputs.get("rounds", ()))
-        return float(times[max(0, math.ceil(share * len(times)) - 1)]) if times else None
+        if len(times) < least:
+            return None
+        return float(times[max(0, math.ceil(share * len(times)) - 1)])
 
     return value
 
@@ -215,7 +218,7 @@ def _to(what: str, spent: _Spent, unit: str = "") -> Quantity:
         learned=True,
         absent=f"ended before {EVALUATIONS} evaluations could pass",
         cost=what != "rounds",
-        resolution=lambda outputs: _mean(map(spent, outputs["rounds"])),
+        rounds=_to_target(lambda _: 1.0),
     )
 
 
@@ -235,7 +238,13 @@ QUANTITIES: dict[str, Quantity] = {
         _to("energy", lambda record: record["energy_j"], "J"),
         _lower("decision_ms", "decision time", _rounds_mean("decision_ms"), "ms"),
         _lower("decision_ms_median", "median decision", _decision_times(0.5), "ms"),
-        _lower("decision_ms_p99", "99th percentile of decisions", _decision_times(0.99), "ms"),
+        _lower(
+            "decision_ms_p99",
+            "99th percentile of decisions",
+            _decision_times(0.99, least=100),
+            "ms",
+            absent="fewer than 100 rounds",
+        ),
         _lower("decision_ms_max", "slowest decision", _decision_times(1.0), "ms"),
         _lower("objective", "cost of a round", _rounds_mean("objective"), cost=True),
         _lower("delay_s", "delay of a round", _rounds_mean("delay_s"), "s", cost=True),

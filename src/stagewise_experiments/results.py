@@ -96,6 +96,8 @@ def load_result(path: str | Path) -> Result:
         shared = record.pop("setting", {})
         for cell in record["cells"]:
             setting = cell["setting"] = _merged(shared, cell["setting"])
+            # Before there were two regimes costs were as the paper's text reads.
+            setting["scenario"] = {"regime": "literal", **setting.get("scenario", {})}
             cell |= {"policy": setting["policy"], "seed": setting["seed"]}
             outputs = cell.get("outputs")
             if outputs is not None and isinstance(outputs.get("rounds"), dict):

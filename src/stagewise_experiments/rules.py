@@ -9,8 +9,10 @@ import msgspec
 from stagewise.datasets.catalogue import SOURCES
 from stagewise.errors import StagewiseError, shown
 from stagewise.plan_a.planners import PLANNERS
-from stagewise.policies.registry import policy_names
+from stagewise.policies.registry import policy_factory, policy_names
+from stagewise.search.association import reading_of
 from stagewise_experiments.cells import Cell, cells_of
+from stagewise_experiments.code_version import policy_version
 from stagewise_experiments.experiment import (
     Axis,
     Claim,
@@ -52,7 +54,7 @@ class _Check:
         methods = list(PLANNERS) if planned else policy_names()
         self.different("policies", experiment.policies)
         for name in experiment.policies:
-            self.one("policies", name.partition(":")[0], methods)
+            self.method(name, methods, planned)
         self.different("quantities", experiment.quantities)
         for name in experiment.quantities:
             self.quantity("quantities", name)
@@ -76,6 +78,22 @@ class _Check:
             self.one("stand_ins", real, SOURCES)
             self.one(f"stand_ins.{real}", other, [name for name in SOURCES if name != real])
         self.tables()
+
+    def method(self, name: str, methods: list[str], planned: bool) -> None:
+        """A policy or a planner, and how it is read where that stands behind a colon."""
+        base, colon, reading = name.partition(":")
+        self.one("policies", base, methods)
+        if not colon:
+            return
+        if planned and base != "paper":
+            self.refuse("policies", name, f"{base} has no readings")
+        try:
+            if not planned:
+                policy_factory(name)
+            if policy_version(base) is None:  # other packages have readings of their own
+                reading_of(reading)
+        except StagewiseError as error:
+            self.refuse("policies", name, str(error))
 
     def axis(self, where: str, axis: Axis, before: list[Axis]) -> None:
         if not axis.name or axis.name in {other.name for other in before}:

@@ -10,7 +10,7 @@ from stagewise_experiments.experiment import Axis, Experiment, Point, Value
 from stagewise_experiments.names import dataset_name
 from stagewise_experiments.quantities import OPTIMUM, accuracy_curve, quantity
 from stagewise_experiments.results import CellResult, Result
-from stagewise_experiments.statistics import SLACK, Estimate, estimate
+from stagewise_experiments.statistics import Estimate, estimate
 
 BySeed = dict[int, float]
 Place = tuple[str, Point]
@@ -42,10 +42,18 @@ class Comparison:
     missed: tuple[int, int]
     """How many of them missed the target, on either side."""
     both_missed: int
+    contradictory: int = 0
+    """Seeds that are left out because only one missed the target in some pairs, only the other in
+    others."""
+    ties: int = 0
+    """Pairs that count as equal, being a round apart."""
+    resolution: float = 0.0
+    """By how much the interval is longer at either end, since targets are reached in whole rounds."""
 
     @cached_property
     def estimate(self) -> Estimate | None:
-        return estimate(self.by_seed.values())
+        found = estimate(self.by_seed.values())
+        return None if found is None else found.widened(self.resolution)
 
     @property
     def obstacle(self) -> str:
@@ -54,6 +62,8 @@ class Comparison:
             return "no run reached the target"
         if 2 * self.both_missed > self.runs:
             return "fewer than half of the runs reached the target"
+        if self.contradictory:
+            return "targets missed on both sides"
         return undecidable(self.estimate)
 
 
@@ -124,11 +134,20 @@ class Series:
         return None if found is None else found.mapped(math.exp)
 
     def compare(
-        self, name: str, pairs: Iterable[tuple[Place, Place]], differences: bool = False
+        self,
+        name: str,
+        pairs: Iterable[tuple[Place, Place]],
+        differences: bool = False,
+        ties: bool = False,
     ) -> Comparison:
-        """The log-ratios of the first place of each pair to the second, or their `differences`."""
+        """The log-ratios of the first place of each pair to the second, or their `differences`.
+
+        To a target, runs of as many rounds are compared exactly. Others are known to one round: with
+        `ties` those that are one round apart are equal; without, the interval is longer by a round.
+        """
         collected: dict[int, list[float]] = {}
-        runs = first = second = both = 0
+        steps: dict[int, list[float]] = {}
+        runs = first = second = both = tied = 0
         for ours_at, theirs_at in pairs:
             ours, theirs = self.values(name, *ours_at), self.values(name, *theirs_at)
             for seed in sorted(ours.keys() & theirs.keys()):
@@ -139,18 +158,31 @@ class Series:
                 if math.isinf(a) and math.isinf(b):
                     both += 1
                     continue
-                step = max(self._step(name, place, seed) for place in (ours_at, theirs_at))
-                tie = a == b or abs(a - b) < step * (1 - SLACK)
-                apart = 0.0 if tie else a - b if differences else math.log(a) - math.log(b)
-                collected.setdefault(seed, []).append(apart)
-        means = {seed: sum(values) / len(values) for seed, values in collected.items()}
+                of_a, of_b = (self._rounds(name, at, seed) for at in (ours_at, theirs_at))
+                tie = ties and 0 < abs(of_a - of_b) <= 1
+                tied += tie
+                collected.setdefault(seed, []).append(0.0 if tie else _apart(a, b, differences))
+                step = 0.0
+                if not ties and of_a != of_b and math.isfinite(a - b):
+                    step = max(a / of_a, b / of_b) if differences else 1 / min(of_a, of_b)
+                steps.setdefault(seed, []).append(step if differences else math.log1p(step))
+        means = {seed: _mean(values) for seed, values in collected.items()}
         told = {seed: mean for seed, mean in means.items() if not math.isnan(mean)}
-        return Comparison(told, runs, (first, second), both)
+        return Comparison(
+            told,
+            runs,
+            (first, second),
+            both,
+            contradictory=len(means) - len(told),
+            ties=tied,
+            resolution=_mean([_mean(steps[seed]) for seed in told]) if told else 0.0,
+        )
 
-    def _step(self, name: str, place: Place, seed: int) -> float:
-        resolution = quantity(name).resolution
+    def _rounds(self, name: str, place: Place, seed: int) -> float:
+        """To the target; 0 for quantities that have none."""
+        rounds = quantity(name).rounds
         outputs = self._cells[_place(*place, seed)].outputs
-        return (resolution(outputs) or 0.0) if resolution and outputs else 0.0
+        return (rounds(outputs) or 0.0) if rounds and outputs else 0.0
 
     def feasible_share(self, policy: str, points: Iterable[Point]) -> float | None:
         """Of the rounds at these points."""
@@ -216,6 +248,16 @@ class Series:
             if not _names(dataset_name(ran), text):
                 text = re.sub(_whole(dataset_name(real)), dataset_name(ran), text)
         return text
+
+
+def _apart(a: float, b: float, differences: bool) -> float:
+    if a == b:  # which may both be 0
+        return 0.0
+    return a - b if differences else math.log(a) - math.log(b)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
 
 
 def undecidable(found: Estimate | None) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -49,6 +49,19 @@ class Estimate:
             return 0
         reach = tolerance + SLACK
         return int(self.low - reach > line) - int(self.high + reach < line)
+
+    def within(self, line: float, tolerance: float) -> bool:
+        """Whether all of the interval is apart from `line` by no more than `tolerance`."""
+        if self.interval is None:
+            return False
+        reach = tolerance + SLACK
+        return self.low >= line - reach and self.high <= line + reach
+
+    def widened(self, by: float) -> "Estimate":
+        """With an interval that is longer by so much at either end."""
+        if self.interval is None:
+            return self
+        return replace(self, interval=(self.low - by, self.high + by))
 
     def mapped(self, change: Callable[[float], float]) -> "Estimate":
         """On another scale, by a function that rises."""

@@ -17,7 +17,7 @@ from stagewise_experiments.experiment import Better, Claim, PaperValue, Point
 from stagewise_experiments.names import dataset_name, policy_name
 from stagewise_experiments.quantities import estimate_text, quantity, range_text, rounded
 from stagewise_experiments.series import Comparison, Series, undecidable, value_text
-from stagewise_experiments.statistics import SLACK, Estimate, estimate
+from stagewise_experiments.statistics import Estimate, estimate
 
 Kind = Literal["agrees", "better", "differs", "undecided", "not comparable", "not run"]
 KINDS: tuple[Kind, ...] = (
@@ -28,8 +28,8 @@ KINDS: tuple[Kind, ...] = (
     "not comparable",
     "not run",
 )
-"""`undecided`: the interval holds both answers, or there is none; `not comparable`: measured, but not
-what the paper measured; `not run`: nothing to judge by."""
+"""`undecided`: the interval allows for both answers, or there is none; `not comparable`: measured,
+but not what the paper measured; `not run`: nothing to judge by."""
 
 TOLERANCE = 0.10
 """In parts of our mean, for values and for growth."""
@@ -37,7 +37,7 @@ POINTS_OF_INCREASE = 0.05
 """For increases over another policy."""
 POINTS_OF_SHARE = 0.01
 """For differences between accuracies and other shares."""
-WIDE = "our interval is wider than the tolerance"
+ACROSS = "our interval is neither within the tolerance nor outside of it"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def judge_value(series: Series, printed: PaperValue) -> Verdict:
     if unclear or found is None:
         return Verdict("undecided", ours, paper, unclear)
     kind = _judged(_on_the_paper_s_scale(found, printed), printed)
-    reason = WIDE if kind == "undecided" else ""
+    reason = ACROSS if kind == "undecided" else ""
     if kind == "differs":
         reason = _why(series, printed.why)
     elif kind == "better" and other is not None:
@@ -203,13 +203,14 @@ def _on_the_paper_s_scale(found: Estimate, printed: PaperValue) -> Estimate:
 
 
 def _judged(found: Estimate, printed: PaperValue) -> Kind:
-    """Beyond the tolerance with all of its interval, or within it with an interval no wider."""
+    """`agrees`: all of the interval is within the tolerance of the paper's number; `better` or
+    `differs`: all of it is outside, on one side; otherwise `undecided`."""
     tolerance = _tolerance(found, printed)
     side = found.side_of(printed.value, tolerance)
     if side:
         better = _better(printed)
         return "better" if better == ("higher" if side > 0 else "lower") else "differs"
-    return "agrees" if (found.half_width or 0.0) <= tolerance + SLACK else "undecided"
+    return "agrees" if found.within(printed.value, tolerance) else "undecided"
 
 
 def _better(printed: PaperValue) -> Better:

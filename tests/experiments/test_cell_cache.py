@@ -24,6 +24,7 @@ from stagewise_experiments.worker import key_of, request_of
 BASE: Setting = cells_of(small(), "quick")[0].setting
 
 OTHER = {
+    "scenario.regime": "literal",
     "policy": "fedcs",
     "seed": 5,
     "training_seed": 7,
@@ -73,14 +74,15 @@ def test_the_code_version_has_a_part_in_the_key(monkeypatch):
     assert key_of(request_of(BASE)) != before
 
 
-def test_the_sources_of_a_plug_in_have_a_part_in_the_key(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["own", "own:another-reading"])
+def test_the_sources_of_a_plug_in_have_a_part_in_the_key(tmp_path, monkeypatch, name):
     points = EntryPoints([EntryPoint("own", "own_policies.cli.choose:make", "stagewise.policies")])
     monkeypatch.setattr(versions, "entry_points", lambda *, group: points)
     monkeypatch.syspath_prepend(tmp_path)
     source = tmp_path / "own_policies" / "cli" / "choose.py"
     source.parent.mkdir(parents=True)
     (tmp_path / "own_policies" / "__init__.py").touch()
-    own = msgspec.structs.replace(BASE, policy="own")
+    own = msgspec.structs.replace(BASE, policy=name)
     keys = []
     for text in ("one", "two", "one"):
         source.write_text(f"# {text}\n")

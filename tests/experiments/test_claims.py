@@ -8,7 +8,7 @@ from made_up_results import experiment, result, round_of
 from verdict_cases import AXIS, by_clients, claim, outputs_of, series
 
 from stagewise_experiments.cells import Cell
-from stagewise_experiments.claims import Finding, tally
+from stagewise_experiments.claims import Finding, findings, tally
 from stagewise_experiments.series import Series
 from stagewise_experiments.verdicts import Verdict, judge_claim
 
@@ -124,11 +124,12 @@ def test_equal_in_every_seed_is_no_more_and_no_less() -> None:
 
 
 def test_a_tie_within_a_round_is_undecided() -> None:
-    """12 rounds of 1.00 against 12 of 1.05: nobody can tell whether the cheaper is lucky."""
+    """12 rounds against 13: nobody can tell whether the shorter is lucky. 12 against 12 are exact."""
 
     def outputs(cell: Cell) -> dict[str, Any]:
-        cost = {"fedcs": 1.0, "exact": 1.05, "client-sel-only": 1.2}[cell.policy]
-        records = [round_of(cost, accuracy=0.95 if number > 8 else 0.1) for number in range(12)]
+        cost, rounds = {"fedcs": (1.0, 12), "exact": (1.0, 13)}.get(cell.policy, (1.05, 12))
+        accuracies = [0.1] * (rounds - 3) + [0.95] * 3
+        records = [round_of(cost, accuracy=accuracy) for accuracy in accuracies]
         return {"rounds": records, "target_accuracy": 0.9, "plan_ms": []}
 
     policies = ["fedcs", "exact", "client-sel-only"]
@@ -265,3 +266,17 @@ def test_a_comparison_that_two_experiments_share_is_counted_once() -> None:
     assert tally([*several, Finding("", None, cells=own)]) == (
         "holds in 1, undecided in 1 of 2 comparisons"
     )
+
+
+def test_different_questions_to_the_same_cells_are_counted_each() -> None:
+    found = series({"fedcs": LOW, "exact": HIGH})
+    asked = [
+        claim(at_most=["exact"]),
+        claim(quantity="delay_s", at_most=["exact"]),
+        claim(at_most=["exact"], margin=0.1),
+        claim(below=1e3),
+        claim(below=1e4),
+    ]
+    several = [finding for one in asked for finding in findings(found, one)]
+    assert tally(several) == "holds in 5 of 5 comparisons"
+    assert tally([*several, *several]) == "holds in 5 of 5 comparisons"

@@ -172,11 +172,45 @@ def test_decisions_without_training_are_the_same_ones(tmp_path, asked):
     """A data set that is none of the paper's has one scenario, whatever is measured."""
     trained = run_cell(cell(), "cpu", tmp_path)
     outputs = run_cell(cell("decisions", rounds=6), "cpu", tmp_path)
-    assert asked == [-1, 0, 1, 2, 3, 4, -1, 5]
-    for name in ("objective", "decision_ms", "clients"):
+    for name in ("objective", "clients"):
         assert [got[name] for got in outputs["rounds"][:5]] == [
             got[name] for got in trained["rounds"]
         ]
+
+
+@pytest.mark.parametrize(("measure", "shared"), [("decisions", False), ("training", True)])
+def test_times_that_are_results_are_those_of_the_machine(
+    tmp_path, asked, monkeypatch, measure, shared
+):
+    first = run_cell(cell(measure), "cpu", tmp_path)
+    here = decided.this_machine()
+    other = msgspec.structs.replace(here, cpu="a slower one")
+    monkeypatch.setattr(decided, "this_machine", lambda: other)
+    there = run_cell(cell(measure), "cpu", tmp_path)
+    assert asked == [-1, 0, 1, 2, 3, 4] * (1 if shared else 2)
+    assert without_times(first) == without_times(there)
+    monkeypatch.setattr(decided, "this_machine", lambda: here)
+    assert json.dumps(run_cell(cell(measure), "cpu", tmp_path)) == json.dumps(first)
+
+
+@pytest.mark.parametrize(
+    ("measure", "seconds", "written"),
+    [("decisions", 0.0, [20]), ("training", 1e9, [1, 20]), ("training", 0.0, [*range(1, 21)])],
+)
+def test_the_file_is_written_when_what_was_asked_for_is_there(
+    tmp_path, monkeypatch, measure, seconds, written
+):
+    """A write for every round would be of all rounds before it, too."""
+    counts, write = [], decided.write_bytes
+
+    def counting(path, content):
+        counts.append(len(json.loads(content)["rounds"]))
+        write(path, content)
+
+    monkeypatch.setattr(decided, "write_bytes", counting)
+    monkeypatch.setattr(decided, "seconds_ahead", lambda policy: seconds)
+    run_cell(cell(measure, rounds=20), "cpu", tmp_path)
+    assert counts == written
 
 
 def damaged(content: bytes, how: str) -> bytes:
@@ -356,6 +390,7 @@ def logging(setting, scenario):
 
 
 decided.make_policy = logging
+decided.seconds_ahead = lambda policy: float(sys.argv[6])
 if wait:
     print("ready", flush=True)
     sys.stdin.readline()
@@ -364,11 +399,13 @@ print(json.dumps(run_cell(setting, "cpu", folder)))
 """
 
 
-def started(setting: Setting, folder: Path, log: Path, last: int = -1, wait: str = ""):
+def started(
+    setting: Setting, folder: Path, log: Path, last: int = -1, wait: str = "", ahead: float = 0.0
+):
     """A process that runs the cell, and is killed in round `last` before it is decided."""
     fields = json.dumps(msgspec.to_builtins(setting))
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder), str(log), str(last), wait, fields],
+        [sys.executable, "-c", PROGRAM, str(folder), str(log), str(last), wait, fields, str(ahead)],
         env=os.environ | {"PYTHONPATH": cases.import_path()},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -377,17 +414,21 @@ def started(setting: Setting, folder: Path, log: Path, last: int = -1, wait: str
 
 
 @pytest.mark.processes
-def test_what_a_killed_process_had_decided_is_kept(tmp_path):
+@pytest.mark.parametrize(
+    ("ahead", "decided_again"), [(0.0, ["3", "4"]), (1e9, ["1", "2", "3", "4"])]
+)
+def test_what_a_killed_process_had_written_is_kept(tmp_path, ahead, decided_again):
+    """Round by round that is everything; ahead of training, the rounds that were asked for."""
     folder, log = tmp_path / "decisions", tmp_path / "log"
     folder.mkdir()
     setting = cell(policy="stagewise-flexible")
-    killed = started(setting, folder, log, last=3)
+    killed = started(setting, folder, log, last=3, ahead=ahead)
     killed.communicate(timeout=120)
     assert killed.returncode == -signal.SIGKILL
     assert log.read_text().split() == ["0", "1", "2"]
     later = started(setting, folder, log)
     output = later.communicate(timeout=120)[0]
-    assert log.read_text().split() == ["0", "1", "2", "3", "4"]
+    assert log.read_text().split() == ["0", "1", "2", *decided_again]
     assert without_times(json.loads(output)) == without_times(run_cell(setting))
 
 

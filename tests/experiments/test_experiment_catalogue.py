@@ -88,6 +88,24 @@ PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
         ({"policies": []}, "policies = []: there must be at least one"),
         ({"policies": ["fedcs", "fedcs"]}, "policies = 'fedcs': must not be given twice"),
         ({"policies": ["luck"]}, "policies = 'luck': must be one of stagewise-paper, "),
+        (
+            {"policies": ["fedcs:no-such"]},
+            "policies = 'fedcs:no-such': reading = 'no-such': must be one of re-association, ",
+        ),
+        ({"policies": ["fedcs:"]}, "policies = 'fedcs:': method = 'fedcs:': must be one of "),
+        (
+            {"policies": ["pool-flexible:back-tracking"]},
+            "policies = 'pool-flexible:back-tracking': method = 'pool-flexible:back-tracking': "
+            "pool-flexible has no readings",
+        ),
+        (
+            {"measure": "planning", "policies": ["paper:back-tracking,steps=-1"]},
+            "policies = 'paper:back-tracking,steps=-1': reading = 'back-tracking,steps=-1': must be",
+        ),
+        (
+            {"measure": "risk", "policies": ["pool:back-tracking"]},
+            "policies = 'pool:back-tracking': pool has no readings",
+        ),
         ({"measure": "planning"}, "policies = 'c2e-assoc-only': must be one of paper, "),
         ({"quantities": ["luck"]}, "quantities = 'luck': must be one of accuracy, "),
         ({"quantities": ["over_optimum"]}, "quantities = 'over_optimum': needs the policy exact"),

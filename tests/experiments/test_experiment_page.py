@@ -30,7 +30,7 @@ from stagewise_experiments.names import OURS
 from stagewise_experiments.page import load_results, page_blocks, write_outputs, write_report
 from stagewise_experiments.pictures import figure, headline
 from stagewise_experiments.profile_page import profile_blocks
-from stagewise_experiments.results import save_result
+from stagewise_experiments.results import CellResult, Result, save_result
 from stagewise_experiments.series import Series
 from stagewise_experiments.table import judge, markdown_blocks
 from stagewise_experiments.verdicts import KINDS
@@ -308,6 +308,28 @@ def test_the_rules_name_every_verdict(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
     for kind in KINDS:
         assert f">{kind.capitalize()}</b>: " in text
+
+
+def in_regime(made: Result, regime: str) -> Result:
+    def changed(cell: CellResult) -> CellResult:
+        scenario = msgspec.structs.replace(cell.setting.scenario, regime=regime)
+        setting = msgspec.structs.replace(cell.setting, scenario=scenario)
+        return msgspec.structs.replace(cell, setting=setting)
+
+    return msgspec.structs.replace(made, cells=[changed(cell) for cell in made.cells])
+
+
+def test_the_page_says_which_regime_costs_are_in() -> None:
+    told = to_markdown(profile_blocks([judge(bars()), judge(curves())]))
+    assert (
+        "Costs are in the calibrated regime, fitted to the paper's Tables III and IV: see" in told
+    )
+    both = [judge(in_regime(bars(), "literal")), judge(curves())]
+    assert (
+        "Costs are in the calibrated regime, fitted to the paper's Tables III and IV "
+        "(fig-accuracy-cifar100) and in the literal regime, as the paper's text reads "
+        "(fig-cost-eua): see docs/calibration.md."
+    ) in to_markdown(profile_blocks(both))
 
 
 def test_a_page_whose_name_ends_in_md_is_markdown(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from stagewise_experiments.quantities import quantity
 
 EXPERIMENTS = {experiment.id: experiment for experiment in load_all()}
 
-TAIL = ("decision_ms_median", "decision_ms_p99", "decision_ms_max")
+TAIL = ("decision_ms_median", "decision_ms_max")
 
 # The ids of the table of experiments, in its order.
 IDS = [

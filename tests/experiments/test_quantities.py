@@ -44,7 +44,6 @@ TRAINED = {
         ("energy_to_target", 45.0),
         ("decision_ms", 4.0),
         ("decision_ms_median", 3.0),
-        ("decision_ms_p99", 10.0),
         ("decision_ms_max", 10.0),
         ("objective", 6.2),
         ("feasible_share", 1.0),
@@ -71,18 +70,18 @@ def test_rounds_that_are_not_evaluated_are_paid_for() -> None:
 
 
 @pytest.mark.parametrize("name", ["rounds", "cost", "delay", "energy"])
-def test_what_grows_by_rounds_is_known_to_one_round(name: str) -> None:
-    resolution = quantity(f"{name}_to_target").resolution
-    assert resolution is not None
-    mean = {"rounds": 1.0, "cost": 6.2, "delay": 3.1, "energy": 18.6}[name]
-    assert resolution(TRAINED) == pytest.approx(mean)
+def test_what_grows_by_rounds_knows_their_number(name: str) -> None:
+    rounds = quantity(f"{name}_to_target").rounds
+    assert rounds is not None
+    assert rounds(TRAINED) == 4
 
 
 @pytest.mark.parametrize(
-    ("count", "median", "p99"), [(1, 1, 1), (4, 2, 4), (99, 50, 99), (100, 50, 99), (200, 100, 198)]
+    ("count", "median", "p99"),
+    [(1, 1, None), (4, 2, None), (99, 50, None), (100, 50, 99), (200, 100, 198)],
 )
-def test_the_tail_of_decision_times(count: int, median: float, p99: float) -> None:
-    """At most one of a hundred decisions takes longer than the 99th percentile."""
+def test_the_tail_of_decision_times(count: int, median: float, p99: float | None) -> None:
+    """Of fewer than a hundred decisions the slowest would be the 99th percentile."""
     times = [float(number) for number in range(1, count + 1)]
     outputs = {"rounds": [round_of(decision_ms=time) for time in reversed(times)]}
     told = [quantity(f"decision_ms_{name}").value(outputs) for name in ("median", "p99", "max")]

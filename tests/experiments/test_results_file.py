@@ -72,3 +72,13 @@ def test_rounds_of_different_fields_stay_records(tmp_path) -> None:
     made = result(experiment(policies=["fedcs"]), lambda c: {"rounds": rounds})
     save_result(made, tmp_path / "result.json")
     assert load_result(tmp_path / "result.json") == made
+
+
+def test_results_from_before_there_were_regimes_are_literal(tmp_path) -> None:
+    path = tmp_path / "result.json"
+    save_result(result(experiment(policies=["fedcs"]), lambda c: {"rounds": [round_of()]}), path)
+    assert {cell.setting.scenario.regime for cell in load_result(path).cells} == {"calibrated"}
+    record = msgspec.json.decode(path.read_bytes())
+    del record["setting"]["scenario"]["regime"]
+    path.write_bytes(msgspec.json.encode(record))
+    assert {cell.setting.scenario.regime for cell in load_result(path).cells} == {"literal"}

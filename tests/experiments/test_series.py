@@ -97,25 +97,53 @@ def steps(policies: dict[str, tuple[float, int]]) -> Series:
 @pytest.mark.parametrize(
     ("ours", "theirs", "tie"),
     [
-        ((1.0, 10), (1.05, 10), True),  # 10.5 - 10 is less than a round of either
-        ((1.0, 10), (1.0, 11), False),  # a whole round apart
-        ((1.0, 10), (3.0, 4), True),  # 2 apart: less than a round of the second
-        ((3.0, 4), (1.0, 10), True),
-        ((1.0, 10), (3.0, 5), False),
+        ((1.0, 10), (1.05, 10), False),  # as many rounds: measured exactly
+        ((1.0, 10), (1.0, 11), True),
+        ((3.0, 11), (1.0, 10), True),
+        ((1.0, 10), (1.0, 12), False),
+        ((1.0, 10), (3.0, 4), False),
     ],
 )
-def test_less_than_a_round_apart_is_a_tie(
+def test_one_round_apart_is_a_tie_where_ties_count(
     ours: tuple[float, int], theirs: tuple[float, int], tie: bool
 ) -> None:
     found = steps({OURS: ours, THEIRS: theirs})
     places = [((OURS, {}), (THEIRS, {}))]
-    by_seed = found.compare("cost_to_target", places).by_seed
-    apart = 0.0 if tie else math.log(math.prod(ours) / math.prod(theirs))
-    assert by_seed == pytest.approx(dict.fromkeys(range(3), apart))
-    # The cost of a round has no steps.
-    assert found.compare("objective", places).by_seed[0] == pytest.approx(
-        math.log(ours[0] / theirs[0])
-    )
+    apart = math.log(math.prod(ours) / math.prod(theirs))
+    tied = found.compare("cost_to_target", places, ties=True)
+    assert tied.by_seed == pytest.approx(dict.fromkeys(range(3), 0.0 if tie else apart))
+    assert (tied.ties, tied.resolution) == (3 * tie, 0.0)
+    # The paper's numbers are compared with what was measured, and the cost of a round has no steps.
+    assert found.compare("cost_to_target", places).by_seed[0] == pytest.approx(apart)
+    of_a_round = found.compare("objective", places, ties=True)
+    assert of_a_round.by_seed[0] == pytest.approx(math.log(ours[0] / theirs[0]))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "width"),
+    [
+        ((1.0, 10), (1.05, 10), 0.0),
+        ((1.0, 10), (1.0, 11), math.log(1.1)),
+        ((1.0, 20), (1.0, 10), math.log(1.1)),
+        ((2.0, 4), (1.0, 10), math.log(1.25)),
+    ],
+)
+def test_without_ties_the_interval_is_longer_by_a_round(
+    ours: tuple[float, int], theirs: tuple[float, int], width: float
+) -> None:
+    """All seeds are alike here, so that the interval has no other width."""
+    found = steps({OURS: ours, THEIRS: theirs})
+    estimate = found.compare("cost_to_target", [((OURS, {}), (THEIRS, {}))]).estimate
+    assert estimate is not None
+    assert estimate.half_width == pytest.approx(width)
+
+
+def test_a_difference_is_known_to_what_a_round_takes() -> None:
+    found = steps({OURS: (2.0, 4), THEIRS: (1.0, 10)})
+    places = [((OURS, {}), (THEIRS, {}))]
+    estimate = found.compare("cost_to_target", places, differences=True).estimate
+    assert estimate is not None
+    assert estimate.interval == pytest.approx((-4.0, 0.0))
 
 
 def test_a_seed_that_wins_and_loses_by_infinity_says_nothing() -> None:
@@ -127,8 +155,22 @@ def test_a_seed_that_wins_and_loses_by_infinity_says_nothing() -> None:
 
     pairs = [((OURS, {"clients": n}), (THEIRS, {"clients": n})) for n in (80, 100)]
     found = Series(result(of, outputs)).compare("cost_to_target", pairs)
-    assert (found.by_seed, found.runs) == ({}, 6)
-    assert found.obstacle == "only some seeds reached the target"
+    assert (found.by_seed, found.runs, found.contradictory) == ({}, 6, 3)
+    assert found.obstacle == "targets missed on both sides"
+
+
+def test_a_seed_that_wins_and_loses_by_infinity_is_not_left_out_silently() -> None:
+    of = experiment(policies=[OURS, THEIRS], quantities=["cost_to_target"], axes=[AXIS])
+
+    def outputs(cell: Cell) -> dict[str, Any] | None:
+        missed = (OURS, 80), (THEIRS, 100)
+        never = cell.seed == 0 and (cell.policy, cell.setting.scenario.clients) in missed
+        return outputs_of("cost_to_target", math.inf if never else 1.0)
+
+    pairs = [((OURS, {"clients": n}), (THEIRS, {"clients": n})) for n in (80, 100)]
+    found = Series(result(of, outputs)).compare("cost_to_target", pairs)
+    assert (found.by_seed, found.contradictory) == ({1: 0.0, 2: 0.0}, 1)
+    assert found.obstacle == "targets missed on both sides"
 
 
 def test_there_is_no_ratio_to_nothing() -> None:

@@ -24,6 +24,7 @@ from stagewise.files import decode_json, read_bytes, write_bytes
 from stagewise.loop import run_rounds
 from stagewise.policies.registry import policy_name
 from stagewise_experiments.code_version import deciding_version, policy_version
+from stagewise_experiments.machine import this_machine
 from stagewise_experiments.measures.preparation import prepare_policy
 from stagewise_experiments.setting import Setting
 
@@ -140,19 +141,23 @@ class DecidedRounds:
         """Decide what is missing of the first `count` rounds.
 
         Whoever decides the rest needs the plan. So further rounds follow for as long as that took, at
-        the most: where decisions are fast these are all, and nobody makes the plan again.
+        the most: where decisions are fast these are all, and nobody makes the plan again. The file is
+        written whole, so only when the first `count` are there, and at the end.
         """
         if len(self._known.rounds) >= count:
             return
         policy = self._own_policy()
         while len(self._known.rounds) < count:
             self._decide_next(policy)
+        self._write()
         until = time.perf_counter() + seconds_ahead(policy)
         while len(self._known.rounds) < len(self._rounds) and time.perf_counter() < until:
             self._decide_next(policy)
+        if len(self._known.rounds) > count:
+            self._write()
 
     def _decide_next(self, policy: Policy) -> None:
-        """Decide the first round that is missing, and keep it."""
+        """Decide the first round that is missing."""
         known = self._known.rounds
         if known and not self._known.has_state:
             self._next = len(known)  # nothing from the rounds between is needed
@@ -160,7 +165,6 @@ class DecidedRounds:
             if played.decision.round.index == len(known):
                 known.append(_answered(played.decision))
         self._known.has_state = bool(policy.state())
-        self._write()
 
     def _own_rounds(self, count: int) -> Iterator[Round]:
         """The rounds up to `count` that are still to come for the cell's own policy."""
@@ -246,6 +250,8 @@ def _inputs_of(setting: Setting, scenario: Scenario) -> dict[str, Any]:
         "replan_every": setting.replan_every,
         "code_version": deciding_version(),
         "policy_version": policy_version(name),
+        # There times are the result, and must be this machine's.
+        "machine": msgspec.to_builtins(this_machine()) if setting.measure == "decisions" else None,
     }
 
 
