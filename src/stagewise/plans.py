@@ -52,9 +52,6 @@ class PlanRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     library: str | None = None
 
 
-_AS_RECORDED = ("method", "objective", "delay_s", "energy_j", "continuity", "plan_ms")
-
-
 @dataclass(frozen=True, eq=False)
 class Plan(Frozen):
     """The long-term clients, and what they would cost and risk.
@@ -134,7 +131,12 @@ class Plan(Frozen):
             strict=True,
         )
         return PlanRecord(
-            **{name: getattr(self, name) for name in _AS_RECORDED},
+            method=self.method,
+            objective=self.objective,
+            delay_s=self.delay_s,
+            energy_j=self.energy_j,
+            continuity=self.continuity,
+            plan_ms=self.plan_ms,
             format=FORMAT,
             scenario_sha256=self.scenario.sha256,
             seed=self.seed,
@@ -234,7 +236,12 @@ def load_plan(path: str | Path, scenario: Scenario) -> Plan:
         if tuple(edge.id for edge in record.edges) != scenario.edges.ids:
             raise StagewiseError("edges: must be the scenario's edges in their order")
         return Plan(
-            **{name: getattr(record, name) for name in _AS_RECORDED},
+            method=record.method,
+            objective=record.objective,
+            delay_s=record.delay_s,
+            energy_j=record.energy_j,
+            continuity=record.continuity,
+            plan_ms=record.plan_ms,
             scenario=scenario,
             seed=whole("seed", record.seed, 0),
             edge_of=_edge_of(record.assignment, scenario),

@@ -4,8 +4,6 @@ import msgspec
 
 from stagewise.loop import PlayedRound
 
-_AS_DECIDED = ("objective", "delay_s", "energy_j", "feasible", "decision_ms")
-
 
 class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One round, after it has been trained."""
@@ -32,6 +30,10 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             accuracy=outcome.accuracy,
             loss=outcome.loss,
             clients=int(decision.evaluation.clients.sum()),
-            **{name: getattr(decision, name) for name in _AS_DECIDED},
+            objective=decision.objective,
+            delay_s=decision.delay_s,
+            energy_j=decision.energy_j,
+            feasible=decision.feasible,
+            decision_ms=decision.decision_ms,
             wall_s=wall_s,
         )

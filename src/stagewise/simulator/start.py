@@ -44,12 +44,6 @@ _OTHER_MODEL = "vgg-light"
 _LEARNING_RATES = {"mlp": 0.1, "mnist-cnn": 0.1, "lenet5": 0.1}
 _OTHER_LEARNING_RATE = 0.05
 
-_AS_GIVEN = (
-    *("image_size", "rounds", "seed", "momentum", "weight_decay", "dtype", "device"),
-    *("replanning", "remedy", "evaluate_every", "stop_at_accuracy"),
-)
-"""What a run's configuration has as `simulate` was given it."""
-
 
 def simulate(
     scenario: Scenario | str | Path | None = None,
@@ -135,7 +129,6 @@ def simulate(
     >>> [record.round for record in run.records]
     [0, 1]
     """
-    as_given = {name: value for name, value in locals().items() if name in _AS_GIVEN}
     need_torch()
     loggers = check_loggers(loggers)
     if out is not None:
@@ -149,7 +142,17 @@ def simulate(
     world, source = _scenario(scenario, data, network, seed)
     drawn = isinstance(participation, Participation)
     config = make_config(
-        **as_given,
+        rounds=rounds,
+        seed=seed,
+        image_size=image_size,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        dtype=dtype,
+        device=device,
+        replanning=replanning,
+        remedy=remedy,
+        evaluate_every=evaluate_every,
+        stop_at_accuracy=stop_at_accuracy,
         dataset=data.name,
         dataset_fingerprint=data.fingerprint,
         data_dir=None if data_dir is None else str(Path(data_dir).resolve()),
