@@ -244,9 +244,12 @@ def resume(
         directory.finish(so_far.online)
         return load_run(path)
     if len(so_far.online) < config.rounds:
+        # Versions before ended a run at its first evaluation above the accuracy to stop at.
+        ended = config.stop_at_accuracy is not None and len(so_far.online) == len(so_far.records)
         raise StagewiseError(
             f"{directory.path / ONLINE}: has {len(so_far.online)} rounds: must have "
             f"{config.rounds}, as {CONFIG} says"
+            + (", unless an earlier version ended the run there" if ended else "")
         )
     data = (
         load_dataset(config.dataset, config.data_dir, image_size=config.image_size)
