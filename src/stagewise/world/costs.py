@@ -204,7 +204,8 @@ def check_costs(scenario: System, costs: LinkCosts, of_link: str, of_round: str)
         delay = scenario.edge_rounds * costs.delay_s.max(initial=0.0) + edges.uplink_delay_s.max()
         energy = scenario.edge_rounds * costs.energy_j.sum() + edges.uplink_energy_j.sum()
         weighted = weights.delay * delay + weights.energy * energy + weights.continuity
-    if not delay + energy + weighted <= _LARGEST_COST:
+        largest = delay + energy + weighted
+    if not largest <= _LARGEST_COST:
         raise StagewiseError(of_round)
 
 
