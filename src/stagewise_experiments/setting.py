@@ -34,13 +34,14 @@ class ScenarioSetting(_Table, frozen=True, kw_only=True):
     """Online probabilities are uniform in [p_min, p_max)."""
     p_max: float = 1.0
     regime: Literal["calibrated", "literal"] = "calibrated"
-    """What costs are like where the paper does not say: as fitted to its Tables III and IV, or as its
-    text reads (docs/calibration.md)."""
+    """What the paper does not say, of costs and of training: as fitted to its Tables III and IV and to
+    one curve, or as its text reads (docs/calibration.md)."""
     weights: Literal["delay", "energy", "random", "equal"] = "equal"
     """Of the objective: (1, 0), (0, 1), random with sum 1, or (0.5, 0.5)."""
     local_steps: int = 5
     edge_rounds: int = 3
-    batch_fraction: float = 0.1
+    batch_fraction: float | None = None
+    """By default the regime's."""
 
     def __post_init__(self) -> None:
         whole("clients", self.clients, 1)
@@ -52,7 +53,8 @@ class ScenarioSetting(_Table, frozen=True, kw_only=True):
         interval("[p_min, p_max]", (self.p_min, self.p_max), 0, 1, open_below=True)
         whole("local_steps", self.local_steps, 1)
         whole("edge_rounds", self.edge_rounds, 1)
-        finite("batch_fraction", self.batch_fraction, 0, 1, open_below=True)
+        if self.batch_fraction is not None:
+            finite("batch_fraction", self.batch_fraction, 0, 1, open_below=True)
 
 
 class ParticipationSetting(_Table, frozen=True, kw_only=True):
@@ -89,6 +91,7 @@ class Setting(_Table, frozen=True, kw_only=True):
     """By default the data set's."""
     image_size: int | None = None
     learning_rate: float | None = None
+    """By default the regime's for the data set, or else the library's."""
     target_accuracy: float | None = None
     """What `cost_to_target` and its like count up to."""
     stop_at_target: bool = True

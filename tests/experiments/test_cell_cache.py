@@ -38,6 +38,7 @@ OTHER = {
     "scenario.p_max": 0.95,
     "target_accuracy": 0.9,
     "learning_rate": 0.5,
+    "scenario.batch_fraction": 0.5,
     "image_size": 32,
     "test_samples": 10,
     "replan_every": 3,

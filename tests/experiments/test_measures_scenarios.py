@@ -77,11 +77,14 @@ def test_random_weights_go_by_the_seed():
 
 
 def test_the_calibrated_regime():
-    """docs/calibration.md: a quarter of the bits, 0.385 a second, 0.115 a joule, 200 m, 0.01 J."""
+    """docs/calibration.md: a fortieth of the data, 0.385 a second, 0.115 a joule, 200 m, 0.01 J."""
     literal = make_scenario(setting_of())
     made = make_scenario(setting_of({"regime": "calibrated"}))
-    cycles = literal.clients.cycles_per_sample / 4
-    np.testing.assert_allclose(made.clients.cycles_per_sample, cycles, rtol=1e-12)
+    assert set(literal.clients.batch_fraction) == {0.1}
+    assert set(made.clients.batch_fraction) == {0.025}
+    own = make_scenario(setting_of({"regime": "calibrated", "batch_fraction": 0.5}))
+    assert set(own.clients.batch_fraction) == {0.5}
+    np.testing.assert_array_equal(made.clients.cycles_per_sample, literal.clients.cycles_per_sample)
     assert (made.weights.delay, made.weights.energy) == (0.385, 0.115)
     assert set(made.edges.uplink_energy_j) == {0.01}
     assert len(made.links) < len(literal.links)

@@ -367,11 +367,11 @@ def test_quick_is_a_part_of_the_paper_s_sweep_and_says_what_differs(experiment: 
     ran, meant = (cells_of(experiment, name)[0].setting for name in ("quick", "full"))
     assert bool(quick.note) == (ran != meant or bool(quick.values))
     assert not re.search(r"\bseeds?\b|\bscenarios\b", quick.note + full.note)  # told by the page
-    if ran.dataset != meant.dataset:
-        assert ran.dataset == "mnist5k" and "MNIST-5k" in quick.note
+    assert ran.dataset == meant.dataset
     if ran.rounds < meant.rounds:
         assert ("One round" if ran.rounds == 1 else str(ran.rounds)) in quick.note
-    assert full.seeds == (5 if experiment.measure == "training" else 20)
+    least = 3 if meant.dataset == "cifar10" else 5 if experiment.measure == "training" else 10
+    assert full.seeds >= least
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)

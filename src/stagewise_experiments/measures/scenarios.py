@@ -71,11 +71,11 @@ def make_scenario(setting: Setting) -> Scenario:
     if delay is None:
         delay = random_weights(seed).delay
     options: Any = {
-        "task": replace(task, sample_bits=regime.sample_bits * task.sample_bits),
+        "task": task,
         "radius_m": regime.radius_m,
         "parameters": SystemParameters(
             online_probability=(asked.p_min, asked.p_max),
-            batch_fraction=asked.batch_fraction,
+            batch_fraction=asked.batch_fraction or regime.batch_fraction,
             local_steps=asked.local_steps,
             edge_rounds=asked.edge_rounds,
             uplink_energy_j=regime.uplink_energy_j,

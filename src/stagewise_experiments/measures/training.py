@@ -14,6 +14,7 @@ from stagewise.runs.run import RunDiverged
 from stagewise_experiments.measures.decided import DecidedRounds
 from stagewise_experiments.measures.decisions import finite_or_none
 from stagewise_experiments.measures.scenarios import make_rounds, read_dataset
+from stagewise_experiments.regimes import REGIMES
 from stagewise_experiments.setting import Setting
 
 
@@ -35,7 +36,7 @@ def measure_training(
                 setting.rounds,
                 setting.seed if setting.training_seed is None else setting.training_seed,
                 model=setting.model,
-                learning_rate=setting.learning_rate,
+                learning_rate=setting.learning_rate or _learning_rate_of_regime(setting),
                 device=device,
                 participation=rounds,
                 evaluate_every=setting.evaluate_every,
@@ -52,6 +53,10 @@ def measure_training(
         "samples": len(data.train_labels),
         "stopped": stopped,
     }
+
+
+def _learning_rate_of_regime(setting: Setting) -> float | None:
+    return REGIMES[setting.scenario.regime].learning_rates.get(setting.dataset)
 
 
 def fewer_test_images(data: Dataset, count: int) -> Dataset:
