@@ -32,7 +32,7 @@ SYMBOLS: dict[Kind, str] = {
 }
 """Beside the words, for those who do not see the colours."""
 _REGIMES = {
-    "calibrated": "the calibrated regime, fitted to the paper's Tables III and IV",
+    "calibrated": "the calibrated regime, fitted to the paper's Tables III and IV and to one curve",
     "literal": "the literal regime, as the paper's text reads",
 }
 
@@ -169,7 +169,8 @@ def _summary(judged: Sequence[Judged]) -> Iterator[Block]:
         ("our main targets", Counter(v.kind for *_, v in main)),
         ("other targets of ours", Counter(v.kind for *_, v in others)),
         ("the paper's claims in words", Counter(v.kind for *_, v in theirs)),
-        ("the paper's numbers", Counter(v.kind for one in judged for _, v in one.values)),
+        ("the paper's numbers", _of_numbers(judged, fitted=False)),
+        ("numbers that the regime was fitted to", _of_numbers(judged, fitted=True)),
     )
     table = Table(
         ["", *KINDS, "all"],
@@ -185,6 +186,11 @@ def _summary(judged: Sequence[Judged]) -> Iterator[Block]:
     if differing:
         told = [f"{c.text.rstrip('.')} ({c.source}). {_found_text(o, v)}" for o, c, v in differing]
         yield Fold("Claims of the paper that did not hold here", [Bullets(told)])
+
+
+def _of_numbers(judged: Sequence[Judged], *, fitted: bool) -> Counter[Kind]:
+    values = (value for one in judged for value in one.values)
+    return Counter(verdict.kind for printed, verdict in values if printed.fitted == fitted)
 
 
 def _targets(ours: Sequence[tuple[Judged, Claim, Verdict]]) -> Iterator[str]:

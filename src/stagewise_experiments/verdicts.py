@@ -71,6 +71,7 @@ def judge_value(series: Series, printed: PaperValue) -> Verdict:
         _other_data(series)
         or _too_small(series)
         or ("" if printed.comparable else printed.why)
+        or _weights_of_our_own(series, printed)
         or ("" if compared else _part_of_the_data(series, printed))
     )
     if obstacle:
@@ -245,6 +246,14 @@ def _other_data(series: Series) -> str:
     for real, ran in series.result.stand_ins.items():
         return f"ran on {dataset_name(ran)}, not on {dataset_name(real)}"
     return ""
+
+
+def _weights_of_our_own(series: Series, printed: PaperValue) -> str:
+    """Costs as such are the paper's only where its weights were fitted."""
+    regimes = {cell.setting.scenario.regime for cell in series.result.cells}
+    if not printed.fitted or regimes == {"calibrated"}:
+        return ""
+    return "in the literal regime the weights are not the paper's"
 
 
 def _part_of_the_data(series: Series, printed: PaperValue) -> str:

@@ -215,18 +215,22 @@ def test_the_markdown_twin_says_the_same(results: Path, tmp_path: Path) -> None:
 
 def test_the_summary_counts_every_verdict(results: Path) -> None:
     judged = [judge(result) for result in load_results([results])]
+    printed, verdict = judged[0].values[0]
+    judged[0].values[0] = (msgspec.structs.replace(printed, fitted=True), verdict)
     fold = next(b for b in profile_blocks(judged) if isinstance(b, Fold) and "counted" in b.title)
     (table,) = fold.blocks
     assert isinstance(table, Table)
-    main, others, words, numbers = (list(map(int, row[1:])) for row in table.rows)
+    main, others, words, numbers, fitted = (list(map(int, row[1:])) for row in table.rows)
     assert main[-1] == others[-1] == 1
     assert words[-1] == 3
-    assert numbers[-1] == sum(len(one.values) for one in judged) == 12
-    for counts in (main, others, words, numbers):
+    assert numbers[-1] + 1 == sum(len(one.values) for one in judged) == 12
+    assert fitted[-1] == fitted[list(KINDS).index(verdict.kind)] == 1
+    for counts in (main, others, words, numbers, fitted):
         assert sum(counts[:-1]) == counts[-1]
     kinds = [verdict.kind for one in judged for _, verdict in one.values]
     assert list(table.head[1:-1]) == list(KINDS)
-    assert numbers[:-1] == [kinds.count(kind) for kind in KINDS]
+    both = zip(numbers[:-1], fitted[:-1], strict=True)
+    assert [a + b for a, b in both] == [kinds.count(kind) for kind in KINDS]
     assert kinds.count("not comparable") == 1  # the stand-in's
 
 
@@ -321,12 +325,11 @@ def in_regime(made: Result, regime: str) -> Result:
 
 def test_the_page_says_which_regime_costs_are_in() -> None:
     told = to_markdown(profile_blocks([judge(bars()), judge(curves())]))
-    assert (
-        "Costs are in the calibrated regime, fitted to the paper's Tables III and IV: see" in told
-    )
+    fitted = "the calibrated regime, fitted to the paper's Tables III and IV and to one curve"
+    assert f"Costs are in {fitted}: see" in told
     both = [judge(in_regime(bars(), "literal")), judge(curves())]
     assert (
-        "Costs are in the calibrated regime, fitted to the paper's Tables III and IV "
+        f"Costs are in {fitted} "
         "(fig-accuracy-cifar100) and in the literal regime, as the paper's text reads "
         "(fig-cost-eua): see docs/calibration.md."
     ) in to_markdown(profile_blocks(both))

@@ -326,6 +326,18 @@ def test_what_was_learned_from_a_part_of_the_data_is_not_the_paper_s_number() ->
     assert against.kind == "agrees"
 
 
+@pytest.mark.parametrize(
+    ("regime", "kind"), [("calibrated", "agrees"), ("literal", "not comparable")]
+)
+def test_what_the_regime_was_fitted_to_is_compared_in_that_regime_alone(
+    regime: str, kind: str
+) -> None:
+    of = experiment(policies=["fedcs"], setting={"scenario": {"regime": regime}})
+    found = Series(result(of, lambda _: outputs_of("objective", 10.0)))
+    assert judge_value(found, printed(10.0, fitted=True)).kind == kind
+    assert judge_value(found, printed(10.0)).kind == "agrees"
+
+
 def test_only_failed_cells_of_the_points_in_question_are_told() -> None:
     costs = {"fedcs": {80: [math.nan], 100: [math.nan]}, "exact": {80: [math.nan], 100: [1.0]}}
     found = Series(by_clients(costs))
