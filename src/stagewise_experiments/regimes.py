@@ -35,6 +35,6 @@ REGIMES = {
         energy_weight=0.115,
         radius_m=200.0,
         uplink_energy_j=0.01,
-        learning_rates={"mnist": 0.03},
+        learning_rates={"mnist": 0.035},
     ),
 }
