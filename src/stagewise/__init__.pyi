@@ -19,6 +19,7 @@ from stagewise.plans import Plan as Plan
 from stagewise.plans import load_plan as load_plan
 from stagewise.plans import save_plan as save_plan
 from stagewise.policies.diverse import Diverse as Diverse
+from stagewise.policies.label_balanced import LabelBalanced as LabelBalanced
 from stagewise.policies.plan_policy import PlanPolicy as PlanPolicy
 from stagewise.policies.policy import Policy as Policy
 from stagewise.policies.proven import Proven as Proven

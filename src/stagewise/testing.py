@@ -22,6 +22,7 @@ from stagewise.decisions import contract_violation, make_decision
 from stagewise.errors import StagewiseError, one_line
 from stagewise.outcomes import Outcome, expected_outcome
 from stagewise.policies.diverse import Diverse
+from stagewise.policies.label_balanced import LabelBalanced
 from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.policies.registry import make_policy
 from stagewise.policies.remedied import Remedied
@@ -209,6 +210,7 @@ _WRAPPERS: dict[str, Callable[[Policy], Policy]] = {
     "remedy 'reweight'": lambda policy: Remedied(policy, "reweight"),
     "remedy 'lend'": lambda policy: Remedied(policy, "lend"),
     "diversity": lambda policy: Diverse(policy, 1.0),
+    "label balance": LabelBalanced,
     "replanning": lambda policy: Replanned(policy, Triggers(every=2)),
 }
 

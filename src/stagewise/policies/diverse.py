@@ -1,7 +1,5 @@
 """Diversity: clients cost more the more often and the more lately they have served."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from stagewise.decisions import Answer
@@ -56,7 +54,7 @@ class Diverse(Wrapper):
         if self._rounds == 0:
             return super().decide(round_)
         surcharge = 0.5 * self.weight * (self._times / self._rounds + self._lately)
-        return super().decide(replace(round_, surcharge=surcharge))
+        return super().decide(round_.surcharged(surcharge))
 
     def observe(self, outcome: Outcome) -> None:
         served = outcome.decision.edge_of != UNASSIGNED

@@ -24,6 +24,7 @@ _BUILT_IN = {
     "stagewise-flexible": "stagewise.policies.plan_policy:stagewise_flexible",
     "pool-strict": "stagewise.policies.plan_policy:pool_strict",
     "pool-flexible": "stagewise.policies.plan_policy:pool_flexible",
+    "pool-balanced": "stagewise.policies.label_balanced:pool_balanced",
     "orig-prob-solver": "stagewise.policies.paper_benchmarks:orig_prob_solver",
     "kld-minimization": "stagewise.policies.paper_benchmarks:kld_minimization",
     "client-sel-only": "stagewise.policies.paper_benchmarks:client_sel_only",

@@ -1,7 +1,7 @@
 """A round before anything is decided: who is online, which links are up, what each costs."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -103,6 +103,11 @@ class Round(Frozen):
         # An edge that never has a link is not gone: it is part of the round, and fails.
         up, ever = (np.bincount(e, minlength=edges) > 0 for e in (edge[self.up], edge))
         return frozen(up | ~ever)
+
+    def surcharged(self, surcharge: FloatArray) -> "Round":
+        """The round in which serving costs each client so much more, besides what it does already."""
+        before = 0.0 if self.surcharge is None else self.surcharge
+        return replace(self, surcharge=before + surcharge)
 
     @property
     def online_ids(self) -> list[str]:
