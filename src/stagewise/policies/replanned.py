@@ -110,9 +110,9 @@ class Replanned(Wrapper):
     method, risk : str, optional
         How plans are made; by default as the first one was.
     forecast : str or Forecast
-        What says how likely clients are to be online: a name of `make_forecast`, or a forecast that has
-        observed no round. A plan is made for the mean over the rounds to the next order by `every`, or
-        over a window of Eq. 6 without that trigger.
+        What says how likely clients are to be online: a name of `make_forecast`, or a forecast, which
+        may have observed rounds before the first. A plan is made for the mean over the rounds to the
+        next order by `every`, or over a window of Eq. 6 without that trigger.
     round_seconds : float
         The time from one round to the next, for forecasts by the time of day.
     executor : Executor, optional
@@ -322,10 +322,9 @@ class Replanned(Wrapper):
 def _forecast_for(scenario: Scenario, forecast: str | Forecast, round_seconds: float) -> Forecast:
     prior = scenario.clients.online_probability
     if isinstance(forecast, Forecast):
-        if len(forecast.prior) != len(prior) or forecast.rounds > 0:
+        if len(forecast.prior) != len(prior):
             raise StagewiseError(
-                f"forecast: must be for {len(prior)} clients and have observed no round, but is for "
-                f"{len(forecast.prior)} and has observed {forecast.rounds}"
+                f"forecast: is for {len(forecast.prior)} clients: must be for {len(prior)}"
             )
         return forecast
     return make_forecast(
