@@ -128,8 +128,14 @@ def test_simulate_refuses_a_folder_with_a_run(run, capsys):
         ("--trace t.json", "participation.trace: must only be given with the model 'trace'"),
         ("--remedy pray", "remedy: Invalid enum value 'pray'"),
         ("--replan-every 0", "every = 0: must be at least 1"),
-        ("--replan-every 2 --forecast arima", "replanning.forecast = 'arima': must be one of rolling"),
-        ("--forecast markov", "replanning.forecast = 'markov': there must be a trigger for new plans"),
+        (
+            "--replan-every 2 --forecast arima",
+            "replanning.forecast = 'arima': must be one of rolling",
+        ),
+        (
+            "--forecast markov",
+            "replanning.forecast = 'markov': there must be a trigger for new plans",
+        ),
         ("--replan-every 2 --policy fedcs", "replanning: needs a policy that follows a plan; 'fed"),
         ("--log paper", "logger = 'paper': must be one of tensorboard, mlflow"),
         ("--scenario nothing.json", "nothing.json: cannot be read"),
