@@ -147,6 +147,15 @@ def test_one_that_was_certain_and_wrong_can_come_back():
     assert mixture.weights[0, 0] > 0.99
 
 
+def test_a_client_that_nobody_can_foresee_does_not_vanish_beside_the_others():
+    """Its likelihoods are too small for any number, but their ratio is not."""
+    mixture = MixtureForecast({"one": Fixed([0.5, 1e-5]), "other": Fixed([0.5, 2e-5])}, memory=1.0)
+    for _ in range(200):
+        mixture.observe([True, True])
+    assert mixture.weights[:, 0].tolist() == [0.5, 0.5]
+    assert mixture.weights[:, 1] == pytest.approx([2.0**-200, 1.0])
+
+
 def test_by_name_it_is_made_of_the_three_others():
     mixture = make_forecast("mixture", [0.5])
     assert mixture.state()["components"].keys() == {"rolling", "markov", "time-of-day"}

@@ -42,6 +42,38 @@ def test_a_daily_pattern_is_found():
     assert after_long < 1.1 * oracle
 
 
+def test_rates_by_hand():
+    """Three clients, two days and a half of rounds of half an hour: two to an hour, 48 to a day."""
+    rng = np.random.default_rng(6)
+    prior, seen = [0.2, 0.5, 0.9], rng.random((120, 3)) < 0.5
+    forecast = TimeOfDayForecast(prior, 1800.0, prior_days=0.5, pool_days=3.0, slot_days=4.0)
+    for online in seen:
+        forecast.observe(online)
+    own = [(24 * p + seen[:, i].sum()) / (24 + 120) for i, p in enumerate(prior)]
+    everybody = sum(own) / 3
+    for ahead in (1, 2, 3, 30):
+        of_hour = [g for g in range(120) if g % 48 // 2 == (119 + ahead) % 48 // 2]
+        pooled = (6 * everybody + seen[of_hour].mean(axis=1).sum()) / (6 + len(of_hour))
+        factor = pooled / (1 - pooled) / (everybody / (1 - everybody))
+        expected = []
+        for i in range(3):
+            odds = factor * own[i] / (1 - own[i])
+            here = seen[of_hour, i].sum()
+            expected.append((8 * odds / (1 + odds) + here) / (8 + len(of_hour)))
+        np.testing.assert_allclose(forecast.probabilities(ahead), expected)
+
+
+def test_what_all_do_is_expected_of_one_that_was_hardly_seen():
+    """Two days of habits that all share: the others' hours say more than two rounds of one's own."""
+    truth = np.tile(habits(1, seed=7), (1, 300))
+    (own,) = played(truth, 3, 8, TimeOfDayForecast(np.full(300, 0.4), HOUR), scored_from=2)
+    alone = [
+        played(truth[:, :1], 3, seed, TimeOfDayForecast([0.4], HOUR), scored_from=2)[0]
+        for seed in range(200)
+    ]
+    assert own < 0.9 * np.mean(alone)
+
+
 def test_rounds_ahead_are_those_of_their_hour():
     truth, prior = habits(50, seed=2), np.full(50, 0.4)
     forecast = TimeOfDayForecast(prior, HOUR)
