@@ -12,6 +12,7 @@ phones.
 """
 
 import argparse
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -133,7 +134,7 @@ def candidates() -> dict[str, Make]:
     return made
 
 
-def print_costs(trace_file: Path, seeds: int = 8) -> None:
+def print_costs(trace_file: Path, seeds: int = 4) -> None:
     """What rounds cost under re-planning by each forecast, over that under Eq. 6, by scenario.
 
     150 clients with the phones of the trace, 2 edges, Plan A after every 10 of 60 rounds. The forecasts
@@ -162,6 +163,8 @@ def print_costs(trace_file: Path, seeds: int = 8) -> None:
                 made = stagewise.solve(scenario, later, policy)
             cost[name].append(float(np.mean([decision.objective for decision in made])))
             feasible[name].append(float(np.mean([decision.feasible for decision in made])))
+        shown = ", ".join(f"{name} {cost[name][-1]:.4f}" for name in FORECASTS)
+        print(f"scenario {seed}: {shown}", file=sys.stderr)
     print(f"| {seeds} scenarios | log of cost over Eq. 6's | feasible rounds |")
     print("|---|---:|---:|")
     for name in FORECASTS:
