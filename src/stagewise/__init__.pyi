@@ -37,6 +37,8 @@ from stagewise.simulator.start import simulate as simulate
 from stagewise.versions import show_versions as show_versions
 from stagewise.world import generate as generate
 from stagewise.world import participation as participation
+from stagewise.world.forecasts import Forecast as Forecast
+from stagewise.world.forecasts import make_forecast as make_forecast
 from stagewise.world.rounds import Round as Round
 from stagewise.world.rounds_file import load_rounds as load_rounds
 from stagewise.world.rounds_file import save_rounds as save_rounds

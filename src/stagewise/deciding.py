@@ -15,6 +15,7 @@ from stagewise.policies.remedied import Remedied, Remedy
 from stagewise.policies.replanned import PlanStore, Replanned, Triggers
 from stagewise.problem.statement import Mode
 from stagewise.world.checks import finite
+from stagewise.world.forecasts import ROUND_SECONDS
 from stagewise.world.rounds import OnlineRounds, numbered
 from stagewise.world.scenario import Scenario
 
@@ -136,6 +137,8 @@ def wrapped(
     diversity: float = 0.0,
     replanning: Triggers | None = None,
     delay: int = 1,
+    forecast: str = "rolling",
+    round_seconds: float = ROUND_SECONDS,
     store: PlanStore | None = None,
 ) -> Policy:
     """`policy` with what is asked for around it; a policy that lacks what is needed is an error."""
@@ -146,5 +149,12 @@ def wrapped(
     if remedy is not None:
         policy = Remedied(policy, remedy)
     if replanning:
-        policy = Replanned(policy, replanning, delay=delay, store=store)
+        policy = Replanned(
+            policy,
+            replanning,
+            delay=delay,
+            forecast=forecast,
+            round_seconds=round_seconds,
+            store=store,
+        )
     return policy

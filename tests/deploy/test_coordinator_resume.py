@@ -17,7 +17,7 @@ from stagewise.policies.policy import Policy
 from stagewise.runs.config import Replanning
 from stagewise.runs.directory import CHECKPOINT, ONLINE, RunDirectory, lock
 from stagewise.runs.run import load_run
-from stagewise.world.estimator import ParticipationEstimator
+from stagewise.world.forecasts import RollingForecast
 
 GONE = {1: ["c0"], 2: ["es0"], 4: ["c1", "c3"]}
 TIMINGS = {"decision_ms", "wall_s", "poll_s", "plan_ms"}
@@ -178,10 +178,10 @@ def test_plan_a_runs_beside_the_rounds_with_what_was_observed(tmp_path):
     assert [ordered for ordered, _ in state["orders"]] == [3, 7]
     assert state["adopted"] == [4, 8]
     later = [json.loads(plan.read_text()) for plan in RunDirectory.open(path).later_plans()]
-    estimator = ParticipationEstimator(scenario.clients.online_probability, window=3)
+    forecast = RollingForecast(scenario.clients.online_probability, window=3)
     for _ in range(4):
-        estimator.observe(np.arange(6) > 0)
-    known = estimator.probabilities()
+        forecast.observe(np.arange(6) > 0)
+    known = forecast.probabilities()
     assert known[0] < 0.4 < 0.9 < known[1]
     assert later[0]["scenario_sha256"] == scenario.as_of(online_probability=known).sha256
     assert len(later) == 2

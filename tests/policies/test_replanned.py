@@ -19,7 +19,9 @@ from stagewise.plans import Plan
 from stagewise.policies.plan_policy import PlanPolicy
 from stagewise.policies.policy import Policy
 from stagewise.policies.replanned import Replanned, Triggers
+from stagewise.runs.checkpoint import state_from_arrays, state_to_arrays
 from stagewise.world.estimator import rolling_estimate
+from stagewise.world.forecasts import FORECASTS, MarkovForecast, make_forecast
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Limits, Scenario
@@ -260,6 +262,77 @@ def test_what_a_plan_is_made_with(scenario, first):
     # The scenario of the rounds stays as it was.
     assert scenario.clients.online_probability.tolist() == [0.75] * CLIENTS
     assert known.sha256 != scenario.sha256
+
+
+@pytest.mark.parametrize("name", FORECASTS)
+@pytest.mark.parametrize(
+    ("triggers", "ordered_after", "horizon"),
+    [(Triggers(every=6), 6, 6), (Triggers(cost_factor=1e-9), 1, WINDOW)],
+)
+def test_a_plan_is_made_by_the_forecast(scenario, first, name, triggers, ordered_after, horizon):
+    """For the mean over the rounds that it will be in force, as far as that is known."""
+    executor = ByHand()
+    policy = replanned(
+        first, triggers, forecast=name, round_seconds=7200.0, executor=executor, waits=False
+    )
+    prior = scenario.clients.online_probability
+    expected = make_forecast(name, prior, window=WINDOW, round_seconds=7200.0)
+    playing = Playing(policy)
+    for round_ in bernoulli(scenario, ordered_after, 5):
+        playing.decide(round_)
+        expected.observe(round_.online)
+    ((_, known, _),) = executor.orders
+    likely = expected.mean_probability(horizon).tolist()
+    assert known.clients.online_probability.tolist() == likely
+
+
+def test_a_forecast_of_ones_own_may_have_seen_rounds_before(scenario, first):
+    forecast = MarkovForecast(np.full(CLIENTS, 0.5))
+    for _ in range(50):
+        forecast.observe(np.arange(CLIENTS) > 0)
+    executor = ByHand()
+    policy = replanned(first, Triggers(every=1), forecast=forecast, executor=executor, waits=False)
+    Playing(policy).decide(online(scenario, 0))
+    ((_, known, _),) = executor.orders
+    assert known.clients.online_probability[0] < 0.1 < 0.9 < known.clients.online_probability[1]
+
+
+@pytest.mark.parametrize("name", FORECASTS)
+def test_what_was_seen_is_restored(scenario, first, name):
+    """The trigger of absence looks back over a window, whatever the forecast keeps."""
+    rounds = renumbered(bernoulli(scenario, 11, 2))
+    triggers = Triggers(absence_gap=0.05)
+
+    def fresh() -> Replanned:
+        return replanned(first, triggers, forecast=name, executor=InlineExecutor())
+
+    whole, stopped, resumed = fresh(), fresh(), fresh()
+    for round_ in rounds:
+        decide_round(whole, round_)
+    for round_ in rounds[:3]:
+        decide_round(stopped, round_)
+    resumed.restore(state_from_arrays(*state_to_arrays(stopped.state())))
+    for round_ in rounds[3:]:
+        decide_round(resumed, round_)
+    assert resumed.orders == whole.orders
+    assert whole.orders
+    left, right = (state_to_arrays(policy.state()) for policy in (whole, resumed))
+    assert left[0] == right[0]
+    for array, other in zip(left[1].values(), right[1].values(), strict=True):
+        np.testing.assert_array_equal(array, other)
+
+
+@pytest.mark.parametrize(
+    ("forecast", "message"),
+    [
+        ("arima", "forecast = 'arima': must be one of rolling, markov, time-of-day, mixture"),
+        (None, "forecast = None: must be one of rolling"),
+        (MarkovForecast([0.5, 0.5]), "forecast: is for 2 clients: must be for 8"),
+    ],
+)
+def test_a_forecast_that_cannot_be(first, forecast, message):
+    with pytest.raises(StagewiseError, match=message):
+        replanned(first, Triggers(), forecast=forecast)
 
 
 def test_a_new_plan_decides_rounds_of_the_old_scenario(scenario, first):

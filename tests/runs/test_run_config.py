@@ -17,6 +17,7 @@ from stagewise.runs.config import (
     make_config,
     to_toml,
 )
+from stagewise.world.forecasts import FORECASTS
 
 CONFIG = RunConfig(
     dataset="digits",
@@ -51,6 +52,9 @@ replannings = st.builds(
     change_factor=st.none() | st.floats(1, 1e9),
     absence_gap=maybe_share,
     delay_rounds=st.integers(1, 1000),
+)
+replannings |= st.builds(
+    Replanning, every=st.integers(1, 10**9), forecast=st.sampled_from(FORECASTS)
 )
 configs = st.builds(
     RunConfig,
@@ -94,7 +98,7 @@ def test_every_field_that_has_a_value_is_written():
     unset = {"data_dir", "given_policy", "image_size", "remedy", "stop_at_accuracy"}
     assert set(fields) == set(RunConfig.__struct_fields__) - unset
     assert fields["participation"]["model"] == "bernoulli"
-    assert fields["replanning"] == {"delay_rounds": 1}
+    assert fields["replanning"] == {"delay_rounds": 1, "forecast": "rolling"}
     assert "workers" not in fields
 
 
@@ -113,6 +117,8 @@ def test_every_field_that_has_a_value_is_written():
         ('format = "stagewise-run/1"', 'format = "stagewise-run/2"', "format: Invalid enum value"),
         ("delay_rounds = 1", "delay_rounds = 0", "replanning.delay_rounds = 0: must be at least 1"),
         ("delay_rounds = 1", "every = 0", "every = 0: must be at least 1"),
+        ('"rolling"', '"arima"', "replanning.forecast: Invalid enum value 'arima'"),
+        ('"rolling"', '"markov"', "forecast = 'markov': there must be a trigger for new plans"),
         ("mean_session = 5.0", "mean_session = 0.5", "participation.mean_session = 0.5: must be"),
         ('mode = "flexible"', "mode = []", "plan_b[...]: Expected `float | str`, got `array`"),
         ("seed = 0", "seed = ", "not valid TOML"),

@@ -119,6 +119,18 @@ def test_stopped_after_each_round(uninterrupted, tmp_path, monkeypatch, rounds):
     assert contents(tmp_path / "run") == contents(uninterrupted)
 
 
+def test_stopped_with_another_forecast(tmp_path, monkeypatch):
+    """What the forecast learned is in the checkpoint, and its name in the settings."""
+    options = {"replanning": Replanning(every=3, absence_gap=0.9, forecast="mixture")}
+    small_run(tmp_path / "whole", **options)
+    stopped_after(4, tmp_path / "run", monkeypatch, **options)
+    assert resume(tmp_path / "run").finished
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+    plans = contents(tmp_path / "whole")["plans/round-000005.json"]
+    small_run(tmp_path / "rolling", replanning=Replanning(every=3))
+    assert plans != contents(tmp_path / "rolling")["plans/round-000005.json"]
+
+
 def test_stopped_between_any_two_writes(uninterrupted, tmp_path, monkeypatch):
     """Every byte that reaches the disk is followed by a stop, once."""
     folder = tmp_path / "run"

@@ -51,6 +51,18 @@ def test_simulate_is_the_function_of_that_name(run, tmp_path, capsys):
     assert ours == theirs
 
 
+def test_simulate_with_another_forecast(tmp_path):
+    out = tmp_path / "run"
+    options = "--dataset digits --policy stagewise-strict --rounds 2 --workers 1"
+    options += " --replan-every 1 --forecast time-of-day --round-seconds 900"
+    scenario = tmp_path / "scenario.json"
+    stagewise.save_scenario(small_scenario(), scenario)
+    assert main(["simulate", "--scenario", str(scenario), "--out", str(out), *options.split()]) == 0
+    config = load_run(out).config
+    assert config.replanning == Replanning(every=1, forecast="time-of-day")
+    assert config.participation.round_seconds == 900
+
+
 def test_resume_of_a_finished_run_says_so(run, capsys):
     assert main(["resume", str(run.path), "--workers", "1"]) == 0
     assert f"{run.path}: finished already" in capsys.readouterr().err
@@ -116,6 +128,14 @@ def test_simulate_refuses_a_folder_with_a_run(run, capsys):
         ("--trace t.json", "participation.trace: must only be given with the model 'trace'"),
         ("--remedy pray", "remedy: Invalid enum value 'pray'"),
         ("--replan-every 0", "every = 0: must be at least 1"),
+        (
+            "--replan-every 2 --forecast arima",
+            "replanning.forecast = 'arima': must be one of rolling",
+        ),
+        (
+            "--forecast markov",
+            "replanning.forecast = 'markov': there must be a trigger for new plans",
+        ),
         ("--replan-every 2 --policy fedcs", "replanning: needs a policy that follows a plan; 'fed"),
         ("--log paper", "logger = 'paper': must be one of tensorboard, mlflow"),
         ("--scenario nothing.json", "nothing.json: cannot be read"),

@@ -45,7 +45,9 @@ _PARTICIPATION = {
     "trace_states": option(
         str, "states_2", "trace: states_2, states_3_battery50 or states_3_battery75."
     ),
-    "round_seconds": option(float, 600.0, "trace: seconds from one round to the next."),
+    "round_seconds": option(
+        float, 600.0, "trace, time-of-day: seconds from one round to the next."
+    ),
     "fluctuate": option(
         bool, False, "Draw channel gains and CPUs again in each round.", "--fluctuate"
     ),
@@ -70,6 +72,11 @@ _PARTICIPATION = {
         **_PARTICIPATION,
         **REPLANNING,
         "plan_delay": option(int, 1, "Rounds from the order of a plan to its use."),
+        "forecast": option(
+            str,
+            "rolling",
+            "New plans: presence by rolling (Eq. 6), markov, time-of-day or mixture.",
+        ),
         **WRAPPERS,
         "evaluate_every": option(int, 1, "Rounds from one evaluation to the next."),
         "stop_at_accuracy": option(
@@ -92,7 +99,9 @@ def simulate(
                 model=take("participation"), **{name: take(name) for name in _PARTICIPATION}
             ),
             replanning=stagewise.Replanning(
-                delay_rounds=take("plan_delay"), **triggers_of(options)
+                delay_rounds=take("plan_delay"),
+                forecast=take("forecast"),
+                **triggers_of(options),
             ),
             workers=_workers(take("workers"), options["device"]),
             loggers=listed(take("log")),

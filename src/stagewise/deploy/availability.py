@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stagewise.deploy.exchange import Presence
-from stagewise.world.estimator import ParticipationEstimator
+from stagewise.world.forecasts import RollingForecast
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import BoolArray, FloatArray, Scenario
 
@@ -41,7 +41,7 @@ def estimates_after(scenario: Scenario, roll_calls: Sequence[BoolArray]) -> Scen
     """
     if not roll_calls:
         return scenario
-    estimator = ParticipationEstimator(scenario.clients.online_probability, window=len(roll_calls))
+    forecast = RollingForecast(scenario.clients.online_probability, window=len(roll_calls))
     for online in roll_calls:
-        estimator.observe(online)
-    return scenario.as_of(online_probability=estimator.probabilities())
+        forecast.observe(online)
+    return scenario.as_of(online_probability=forecast.probabilities())

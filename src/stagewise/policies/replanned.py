@@ -1,6 +1,7 @@
 """Plan A again while rounds go by: when it is due, and beside the rounds, never in their way."""
 
 import logging
+from collections import deque
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -16,10 +17,10 @@ from stagewise.problem.evaluation import evaluate
 from stagewise.problem.risk import RiskName
 from stagewise.world.checks import finite, instance_of, whole
 from stagewise.world.costs import UNASSIGNED
-from stagewise.world.estimator import ParticipationEstimator
+from stagewise.world.forecasts import ROUND_SECONDS, Forecast, make_forecast
 from stagewise.world.parts import LINK_RULES
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import FloatArray, Scenario
+from stagewise.world.scenario import BoolArray, FloatArray, Scenario
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,6 +109,12 @@ class Replanned(Wrapper):
         Whether a round waits for a plan that is due in it.
     method, risk : str, optional
         How plans are made; by default as the first one was.
+    forecast : str or Forecast
+        What says how likely clients are to be online: a name of `make_forecast`, or a forecast, which
+        may have observed rounds before the first. A plan is made for the mean over the rounds to the
+        next order by `every`, or over a window of Eq. 6 without that trigger.
+    round_seconds : float
+        The time from one round to the next, for forecasts by the time of day.
     executor : Executor, optional
         Where they are made.
     store : PlanStore, optional
@@ -135,6 +142,8 @@ class Replanned(Wrapper):
         waits: bool = True,
         method: str | None = None,
         risk: RiskName = "exact",
+        forecast: str | Forecast = "rolling",
+        round_seconds: float = ROUND_SECONDS,
         executor: Executor | None = None,
         store: PlanStore | None = None,
     ) -> None:
@@ -158,9 +167,11 @@ class Replanned(Wrapper):
         self._owned = ThreadPoolExecutor(max_workers=1) if executor is None else None
         self._executor: Executor = executor or self._owned  # type: ignore[assignment]
         self._store = store
-        self._estimator = ParticipationEstimator(
-            self._scenario.clients.online_probability, self._scenario.estimator_window
-        )
+        window = self._scenario.estimator_window
+        self._forecast = _forecast_for(self._scenario, forecast, round_seconds)
+        self._horizon = window if triggers.every is None else triggers.every
+        self._recent: deque[BoolArray] = deque(maxlen=window)
+        """Who was online in the newest rounds, for the trigger of absence."""
         self._pending: _PendingPlan | None = None
         self._made_for = self._scenario
 
@@ -181,7 +192,9 @@ class Replanned(Wrapper):
     def decide(self, round_: Round) -> Answer:
         self._take_up(round_)  # for those who ask without `prepare`
         answer = super().decide(round_)
-        self._estimator.observe(round_.online)
+        self._forecast.observe(round_.online)
+        if self.triggers.absence_gap is not None:
+            self._recent.append(round_.online)
         if self._pending is None:
             reason = self._due(round_, answer)
             if reason is not None:
@@ -193,8 +206,10 @@ class Replanned(Wrapper):
         own: State = {
             "orders": [list(order) for order in self.orders],
             "adopted": list(self.adopted),
-            "seen": self._estimator.state(),
+            **self._forecast.state(),
         }
+        if self.triggers.absence_gap is not None:
+            own["recent"] = np.array(self._recent, dtype=np.bool_)
         if self.adopted:
             own["made_for"] = _estimates_of(self._made_for)
         if self._pending is not None:
@@ -205,7 +220,9 @@ class Replanned(Wrapper):
         super().restore(state)
         self.orders = [(index, reason) for index, reason in state["orders"]]
         self.adopted = list(state["adopted"])
-        self._estimator.restore(state["seen"])
+        self._forecast.restore(state)
+        if self.triggers.absence_gap is not None:
+            self._recent = deque(state["recent"], self._recent.maxlen)
         in_force = [index for index, _ in self.orders]
         if "pending" in state:
             self._order(in_force.pop(), self._scenario.as_of(**state["pending"]))
@@ -252,7 +269,8 @@ class Replanned(Wrapper):
     def _as_it_is(self, round_: Round) -> Scenario:
         """The scenario with the estimates and costs of now."""
         own = {name: getattr(round_, name) for name in ("cpu_hz", *LINK_RULES)}
-        return self._scenario.as_of(online_probability=self._estimator.probabilities(), **own)
+        likely = self._forecast.mean_probability(self._horizon)
+        return self._scenario.as_of(online_probability=likely, **own)
 
     def _due(self, round_: Round, answer: Answer) -> str | None:
         triggers, plan = self.triggers, self.plan
@@ -297,8 +315,21 @@ class Replanned(Wrapper):
         long_term = plan.edge_of != UNASSIGNED
         if since < self._scenario.estimator_window or not long_term.any():
             return 0.0
-        seen = self._estimator.recent_mean()[long_term].mean()
+        seen = np.mean(list(self._recent), axis=0)[long_term].mean()
         return float(abs(seen - self._made_for.clients.online_probability[long_term].mean()))
+
+
+def _forecast_for(scenario: Scenario, forecast: str | Forecast, round_seconds: float) -> Forecast:
+    prior = scenario.clients.online_probability
+    if isinstance(forecast, Forecast):
+        if len(forecast.prior) != len(prior):
+            raise StagewiseError(
+                f"forecast: is for {len(forecast.prior)} clients: must be for {len(prior)}"
+            )
+        return forecast
+    return make_forecast(
+        forecast, prior, window=scenario.estimator_window, round_seconds=round_seconds
+    )
 
 
 def _factor(new: FloatArray, old: FloatArray) -> float:

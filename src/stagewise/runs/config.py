@@ -12,7 +12,8 @@ from stagewise.policies.remedied import Remedy
 from stagewise.policies.replanned import Triggers
 from stagewise.runs.target import rounds_to_target
 from stagewise.toml import converted, read_toml, toml_lines
-from stagewise.world.checks import finite, seed_number, whole
+from stagewise.world.checks import finite, one_of, seed_number, whole
+from stagewise.world.forecasts import FORECASTS, ForecastName
 from stagewise.world.participation import LARGEST_ROUNDS
 
 FORMAT: Literal["stagewise-run/1"] = "stagewise-run/1"
@@ -34,7 +35,7 @@ class Participation(_Table, frozen=True, kw_only=True):
     trace, trace_states : str, optional
         `trace`: the file of device states, and which states of it.
     round_seconds : float
-        `trace`: the seconds from one round to the next.
+        `trace`, and forecasts by the time of day: the seconds from one round to the next.
     fluctuate : bool
         Whether channel gains and CPU frequencies are drawn again in each round.
 
@@ -71,6 +72,8 @@ class Replanning(_Table, frozen=True, kw_only=True):
         As those of `Triggers`.
     delay_rounds : int
         A plan ordered in round g takes effect in round g + delay_rounds, whenever it is ready.
+    forecast : {"rolling", "markov", "time-of-day", "mixture"}
+        What says how likely clients are to be online when a plan is ordered; `rolling` is Eq. 6.
 
     Examples
     --------
@@ -84,10 +87,16 @@ class Replanning(_Table, frozen=True, kw_only=True):
     change_factor: float | None = None
     absence_gap: float | None = None
     delay_rounds: int = 1
+    forecast: ForecastName = "rolling"
 
     def __post_init__(self) -> None:
         whole("replanning.delay_rounds", self.delay_rounds, 1)
-        _ = self.triggers
+        one_of("replanning.forecast", self.forecast, FORECASTS)
+        triggers = self.triggers
+        if self.forecast != "rolling" and not triggers:
+            raise StagewiseError(
+                f"replanning.forecast = {shown(self.forecast)}: there must be a trigger for new plans"
+            )
 
     @property
     def triggers(self) -> Triggers:

@@ -167,6 +167,8 @@ def _wrapped(config: RunConfig, policy: Policy, store: PlanStore) -> Policy:
         diversity=diversity,
         replanning=config.replanning.triggers,
         delay=config.replanning.delay_rounds,
+        forecast=config.replanning.forecast,
+        round_seconds=config.participation.round_seconds,
         store=store,
     )
 

@@ -121,6 +121,17 @@ def fitting(
     return array
 
 
+def mask_of(name: str, values: npt.ArrayLike, count: int, things: str) -> BoolArray:
+    """`values` as a frozen array of true and false, one for each of `count` things."""
+    try:
+        array = np.array(values)
+    except Exception:  # whatever the conversion of an unknown object may raise
+        array = np.array(None)
+    if array.dtype != np.bool_:
+        raise StagewiseError(f"{name} = {shown(values)}: must be an array of true and false")
+    return frozen(fitting(name, array, count, things))
+
+
 def not_given(count: int) -> FloatArray:
     """NaN so many times, in the memory of one."""
     return np.broadcast_to(_MISSING, count)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.world.checks import Frozen, fitting, frozen, instance_of, whole
+from stagewise.world.checks import Frozen, frozen, instance_of, mask_of, whole
 from stagewise.world.costs import ROUND_RULES, LinkCosts, check_costs, link_costs, round_values
 from stagewise.world.parts import LINK_RULES
 from stagewise.world.scenario import LARGEST_COUNT, BoolArray, FloatArray, Scenario
@@ -61,9 +61,9 @@ class Round(Frozen):
     def __post_init__(self) -> None:
         instance_of("scenario", self.scenario, Scenario)
         self._set("index", whole("index", self.index, 0, LARGEST_COUNT))
-        self._set("online", _mask("online", self.online, len(self.scenario.clients), "clients"))
+        self._set("online", mask_of("online", self.online, len(self.scenario.clients), "clients"))
         if self.up is not None:
-            self._set("up", _mask("up", self.up, len(self.scenario.links), "links"))
+            self._set("up", mask_of("up", self.up, len(self.scenario.links), "links"))
         given = {name: getattr(self, name) for name in ROUND_RULES}
         for name, values in round_values(self.scenario, given).items():
             self._set(name, values)
@@ -189,14 +189,3 @@ def client_number(scenario: Scenario, name: object, field: str) -> int:
     if number is None:
         raise StagewiseError(f"{field}: {shown(name)} must be the id of a client")
     return number
-
-
-def _mask(name: str, values: npt.ArrayLike, count: int, things: str) -> BoolArray:
-    """`values` as a frozen array of true and false, one for each of `count` things."""
-    try:
-        array = np.array(values)
-    except Exception:  # whatever the conversion of an unknown object may raise
-        array = np.array(None)
-    if array.dtype != np.bool_:
-        raise StagewiseError(f"{name} = {shown(values)}: must be an array of true and false")
-    return frozen(fitting(name, array, count, things))
