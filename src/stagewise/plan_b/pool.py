@@ -10,7 +10,7 @@ from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
 from stagewise.pool.pick import pick_from_library, pick_on_the_spot
 from stagewise.pool.surcharge import surcharged
-from stagewise.problem.statement import Mode, p0, p2
+from stagewise.problem.statement import Mode, Problem, p0, p2
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
 from stagewise.search.instance import Instance, build_instance
@@ -32,8 +32,14 @@ def pool(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) ->
     Whether a round that stays infeasible is so is left to `Proven`.
     """
     problem = p2(round_, plan.edge_of, mode)
-    library = library_of(plan)
-    instance = build_instance(problem)
+    return pick(library_of(plan), problem, seed=plan.seed, seconds=seconds)
+
+
+def pick(
+    library: Library, problem: Problem, *, seed: int, seconds: float | None = None
+) -> IntArray:
+    """The assignment of a problem's round from `library`, around the clients that are pinned."""
+    round_, instance = problem.round, build_instance(problem)
     surcharge = None
     if round_.surcharge is not None:
         surcharge = instance.price_scale * round_.surcharge
@@ -43,8 +49,8 @@ def pool(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) ->
     else:
         found = pick_on_the_spot(instance, library, round_, problem.pinned)
     if found.violation > 0:
-        seed = integer_seed(plan.seed, "pool", round_.index)
-        harder = _search_harder(instance, found, seed, seconds)
+        own_seed = integer_seed(seed, "pool", round_.index)
+        harder = _search_harder(instance, found, own_seed, seconds)
         found = harder if harder.better_than(found) else found
     return found.assignment
 
@@ -82,9 +88,10 @@ def load_pool() -> None:
 
 def library_of(plan: Plan) -> Library:
     """The plan's library; a plan that came without one gets it from its scenario."""
-    return plan.library if plan.library is not None else _library(plan.scenario)
+    return plan.library if plan.library is not None else library_for(plan.scenario)
 
 
 @lru_cache(maxsize=2)
-def _library(scenario: Scenario) -> Library:
+def library_for(scenario: Scenario) -> Library:
+    """A library made for `scenario`, without a plan."""
     return build_library(scenario)

@@ -5,15 +5,12 @@ from typing import Any, Protocol
 
 from stagewise.decisions import Answer, require_contract
 from stagewise.errors import StagewiseError
-from stagewise.outcomes import Outcome
+from stagewise.outcomes import Outcome, State
 from stagewise.plans import Plan
 from stagewise.problem.statement import Mode
 from stagewise.world.checks import instance_of
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
-
-State = dict[str, Any]
-"""What a policy must remember: by name, arrays, plain values, lists and dictionaries of these."""
 
 
 class Policy(ABC):
