@@ -22,6 +22,10 @@ DEFAULT_SELECTOR, DEFAULT_ASSOCIATOR = "all-online", "least-delay"
 SELECTORS = {
     "all-online": "stagewise.selection.random_selection:AllOnline",
     "random-k": "stagewise.selection.random_selection:RandomK",
+    "oort": "stagewise.selection.oort:Oort",
+    "power-of-choice": "stagewise.selection.power_of_choice:PowerOfChoice",
+    "refl": "stagewise.selection.refl:Refl",
+    "fedlecc": "stagewise.selection.fedlecc:FedLecc",
 }
 ASSOCIATORS = {
     "nearest": "stagewise.selection.associators:Nearest",
