@@ -34,8 +34,10 @@ ASSOCIATORS = {
     "hashed": "stagewise.selection.associators:Hashed",
     "balanced": "stagewise.selection.associators:Balanced",
     "pool": "stagewise.selection.associators:PoolAssociator",
+    "shapefl": "stagewise.selection.shapefl:ShapeFl",
+    "async-hfl": "stagewise.selection.async_hfl:AsyncHfl",
 }
-METHODS_THAT_ASSOCIATE: tuple[str, ...] = ()
+METHODS_THAT_ASSOCIATE = ("shapefl", "async-hfl")
 """Published methods that say where clients train, and leave open who does."""
 
 _TABLES: dict[str, Mapping[str, str]] = {"selector": SELECTORS, "associator": ASSOCIATORS}
@@ -105,7 +107,7 @@ def parts_of(name: str) -> tuple[str, str] | None:
     """The selector and the associator that a policy's name is made of; None where it is not.
 
     `oort+nearest` names both; `oort` alone goes with `least-delay`, and a method that only associates
-    (`share`) is one for everybody who is online.
+    (`shapefl`) is one for everybody who is online.
     """
     first, plus, second = name.partition("+")
     if plus:

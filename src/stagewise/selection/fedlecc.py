@@ -62,7 +62,8 @@ class FedLecc(Selector):
         chosen = [ranked[cluster[ranked] == number][:each] for number in best]
         first = np.concatenate(chosen)[:count]
         others = ranked[~np.isin(ranked, first)]
-        return clients[np.concatenate([first, others])[:count]]
+        chosen_first: IntArray = clients[np.concatenate([first, others])]
+        return chosen_first[:count]
 
     def _cluster_of(self, label_counts: IntArray) -> IntArray:
         if self._label_counts is not label_counts:

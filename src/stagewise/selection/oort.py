@@ -126,10 +126,10 @@ class Oort(Selector):
         scaled = (np.minimum(gained, top) - least) / max(gained.max() - least, _LEAST_RANGE)
         now = len(self._achieved) + 1
         utility = scaled + np.sqrt(_PERIOD * np.log(now) / self._last[known])  # line 10
-        duration = self._duration[known]
+        duration, preferred = self._duration[known], self._preferred_s()
         with np.errstate(divide="ignore"):
-            slower = (self._preferred_s() / duration) ** self.penalty
-        return np.where(duration > self._preferred_s(), utility * slower, utility)  # line 11
+            slower = (preferred / duration) ** self.penalty
+        return np.asarray(np.where(duration > preferred, utility * slower, utility))  # line 11
 
     def _preferred_s(self) -> float:
         """T: the percentile of the durations known."""
