@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,3 +45,14 @@ def test_by_default_there_are_two_candidates_for_a_place():
 def test_there_must_be_as_many_candidates_as_places():
     with pytest.raises(StagewiseError, match=r"d = 4: must be at least 5"):
         PowerOfChoice(k=5, d=4)
+
+
+def test_losses_that_are_told_are_those_that_count():
+    ((round_, _),) = recorded(5, rounds=1)
+    selector = PowerOfChoice(k=3, d=9, seed=2)
+    clients = selector.probe(round_)
+    assert len(clients) == 9
+    losses = {int(client): float(client % 7) for client in clients}
+    selector.told(clients, [*losses.values()] * np.ones(9))
+    chosen = selector.select(round_)
+    assert sorted(losses[int(c)] for c in chosen) == sorted(losses.values())[-3:]

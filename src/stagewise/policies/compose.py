@@ -11,7 +11,7 @@ from stagewise.selection.selector import Selector, candidates
 from stagewise.world.checks import frozen_array, instance_of
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import IntArray
+from stagewise.world.scenario import FloatArray, IntArray
 
 
 class Compose(Policy):
@@ -47,6 +47,12 @@ class Compose(Policy):
     def title(self) -> str:
         """The name, or those of the two."""
         return self.name or f"{self.selector.title}+{self.associator.title}"
+
+    def probe(self, round_: Round) -> IntArray | None:
+        return self.selector.probe(round_)
+
+    def told(self, clients: IntArray, losses: FloatArray) -> None:
+        self.selector.told(clients, losses)
 
     def decide(self, round_: Round) -> Answer:
         selected = self._checked(round_, self.selector.select(round_))

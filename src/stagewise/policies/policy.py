@@ -10,7 +10,7 @@ from stagewise.plans import Plan
 from stagewise.problem.statement import Mode
 from stagewise.world.checks import instance_of
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import Scenario
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 
 class Policy(ABC):
@@ -59,6 +59,13 @@ class Policy(ABC):
 
     def prepare(self, round_: Round) -> None:
         """Whatever is due before a round and is no part of its decision's time."""
+
+    def probe(self, round_: Round) -> IntArray | None:
+        """The online clients whose loss under the present model is asked for before `decide`."""
+        return None
+
+    def told(self, clients: IntArray, losses: FloatArray) -> None:
+        """Take in the losses that `probe` asked for; NaN where nobody knows."""
 
     @abstractmethod
     def decide(self, round_: Round) -> Answer:
@@ -118,6 +125,12 @@ class Wrapper(Policy):
 
     def prepare(self, round_: Round) -> None:
         self.policy.prepare(round_)
+
+    def probe(self, round_: Round) -> IntArray | None:
+        return self.policy.probe(round_)
+
+    def told(self, clients: IntArray, losses: FloatArray) -> None:
+        self.policy.told(clients, losses)
 
     def decide(self, round_: Round) -> Answer:
         """The answer of the other, which can be carried out."""

@@ -20,7 +20,7 @@ from stagewise.selection.selector import (
 )
 from stagewise.world.checks import whole
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import IntArray
+from stagewise.world.scenario import FloatArray, IntArray
 
 
 @dataclass(eq=False)
@@ -60,6 +60,12 @@ class PowerOfChoice(Selector):
         return sample(
             rng, clients, round_.scenario.clients.data[clients].astype(float), among
         ), count
+
+    def probe(self, round_: Round) -> IntArray:
+        return self._drawn(round_)[0]  # step 2
+
+    def told(self, clients: IntArray, losses: FloatArray) -> None:
+        self._losses.tell(clients, losses)
 
     def select(self, round_: Round) -> IntArray:
         drawn, count = self._drawn(round_)

@@ -37,6 +37,13 @@ class Selector(Component, ABC):
     def select(self, round_: Round) -> IntArray:
         """The numbers of the clients that train, in any order, from `candidates(round_)`."""
 
+    def probe(self, round_: Round) -> IntArray | None:
+        """The candidates whose loss under the present model is asked for before `select`."""
+        return None
+
+    def told(self, clients: IntArray, losses: FloatArray) -> None:
+        """Take in the losses that `probe` asked for; NaN where nobody knows."""
+
 
 def candidates(round_: Round) -> IntArray:
     """The numbers of those who are online and have a link that is up, ascending.

@@ -125,9 +125,8 @@ class _Kld:
         self._kld = np.full(len(scenario.edges), -np.log(self._target.min()))
 
     def gain(self, clients: IntArray, edge: int) -> FloatArray:
-        return self._kld[edge] - kl_divergence(
-            self._sum[edge] + self._counts[clients], self._target
-        )
+        after = kl_divergence(self._sum[edge] + self._counts[clients], self._target)
+        return np.asarray(self._kld[edge] - after)
 
     def add(self, client: int, edge: int) -> None:
         self._sum[edge] += self._counts[client]
