@@ -12,6 +12,7 @@ NAMES = [
     *selector_names(),
     *(f"all-online+{name}" for name in associator_names()),
     "oort,k=6,window=1+pool",
+    "fedcor,k=6,warmup=2,interval=2",
 ]
 
 

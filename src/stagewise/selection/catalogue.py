@@ -24,6 +24,7 @@ SELECTORS = {
     "random-k": "stagewise.selection.random_selection:RandomK",
     "oort": "stagewise.selection.oort:Oort",
     "power-of-choice": "stagewise.selection.power_of_choice:PowerOfChoice",
+    "fedcor": "stagewise.selection.fedcor:FedCor",
     "refl": "stagewise.selection.refl:Refl",
     "fedlecc": "stagewise.selection.fedlecc:FedLecc",
 }
