@@ -12,7 +12,23 @@ from stagewise.world.scenario import FloatArray, IntArray
 
 
 class Associator(Component, ABC):
-    """Says at which edge each of the given clients trains; only `associate` must be written."""
+    """Says at which edge each of the given clients trains; only `associate` must be written.
+
+    Examples
+    --------
+    >>> import numpy as np, stagewise
+    >>> class LastEdge(stagewise.Associator):
+    ...     def associate(self, round_, clients):
+    ...         edge_of = np.full(len(round_.online), -1)
+    ...         linked = np.isin(clients, round_.scenario.links.client[round_.scenario.links.edge == 1])
+    ...         edge_of[clients[linked]] = 1
+    ...         return edge_of
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> selector = stagewise.make_selector("random-k,k=4", scenario)
+    >>> [round_] = stagewise.participation.bernoulli(scenario, rounds=1)
+    >>> set(stagewise.Compose(selector, LastEdge()).decide(round_).edge_of.tolist()) <= {-1, 1}
+    True
+    """
 
     @abstractmethod
     def associate(self, round_: Round, clients: IntArray) -> IntArray:

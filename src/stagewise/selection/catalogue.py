@@ -54,12 +54,26 @@ Make = Callable[..., Any]
 
 
 def selector_names() -> list[str]:
-    """The names of all selectors: our own first, then those of installed packages."""
+    """The names of all selectors: our own first, then those of installed packages.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> "oort" in stagewise.selector_names()
+    True
+    """
     return _names("selector")
 
 
 def associator_names() -> list[str]:
-    """The names of all associators: our own first, then those of installed packages."""
+    """The names of all associators: our own first, then those of installed packages.
+
+    Examples
+    --------
+    >>> import stagewise
+    >>> "nearest" in stagewise.associator_names()
+    True
+    """
     return _names("associator")
 
 
@@ -92,7 +106,18 @@ def make_selector(
 def make_associator(
     name: str, scenario: Scenario, seed: int = 0, seconds: float | None = None
 ) -> Associator:
-    """The associator of that name; the arguments are those of `make_selector`.
+    """The associator of that name, with the options that stand behind it.
+
+    Parameters
+    ----------
+    name : str
+        One of `associator_names()`; options follow, as in `shapefl,gamma=2`.
+    scenario : Scenario
+        The system whose clients it is to place.
+    seed : int
+        Of every random draw.
+    seconds : float, optional
+        The time that one decision may take.
 
     Examples
     --------

@@ -48,6 +48,11 @@ class Selector(Component, ABC):
 def candidates(round_: Round) -> IntArray:
     """The numbers of those who are online and have a link that is up, ascending.
 
+    Parameters
+    ----------
+    round_ : Round
+        The round that is to be decided.
+
     Examples
     --------
     >>> import numpy as np, stagewise
