@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 
 def dense_greedy(points, shares, annealing, among, count) -> list[int]:
-    """Sec. 4 with the whole covariance, updated as that of a normal vector given one of its entries."""
+    """The rule with the whole covariance, which then is that given the chosen client's change."""
     sigma = points @ points.T + NOISE**2 * np.eye(len(points))
     left, chosen = list(among), []
     for _ in range(count):

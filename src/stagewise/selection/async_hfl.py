@@ -1,7 +1,7 @@
 """Async-HFL's association: useful clients and little throughput at every edge, by an integer program.
 
 X. Yu et al.: Async-HFL: Efficient and Robust Asynchronous Federated Learning in Hierarchical IoT
-Networks. IoTDI 2023, Sec. 5.3, and `clientAssociation.py` of the authors.
+Networks. IoTDI 2023, and `clientAssociation.py` of the authors.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """FedCor: clients whose training is expected to lower the losses of all, by how these change together.
 
 M. Tang et al.: FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated
-Learning. CVPR 2022, Alg. 1.
+Learning. CVPR 2022.
 """
 
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ from stagewise.selection.known_losses import KnownLosses
 from stagewise.selection.selector import Selector, candidates, checked_k, number_of_clients
 from stagewise.world.checks import whole
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import IntArray
+from stagewise.world.scenario import IntArray, Scenario
 
 _MEMBERS_MIN = 2
 
@@ -34,10 +34,13 @@ class FedLecc(Selector):
         How many clients; by default what the round needs (`number_of_clients`).
     clusters : int
         From how many clusters.
+    scenario : Scenario, optional
+        Where given, its clients are put into clusters at once, and not in the first round.
     """
 
     k: int | None = None
     clusters: int = 5
+    scenario: Scenario | None = None
 
     def __post_init__(self) -> None:
         checked_k(self.k)
@@ -45,6 +48,8 @@ class FedLecc(Selector):
         self._losses = KnownLosses()
         self._label_counts: IntArray | None = None
         self._cluster = np.zeros(0, dtype=np.int64)
+        if self.scenario is not None:
+            self._cluster_of(self.scenario.clients.label_counts)
 
     def select(self, round_: Round) -> IntArray:
         clients = candidates(round_)

@@ -23,7 +23,7 @@ from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
 
 _WHOLE = 100.0  # per cent
-_PERIOD = 0.1  # of the uncertainty that grows with time, Alg. 1, line 10
+_PERIOD = 0.1  # in the term of temporal uncertainty
 _LEAST_RANGE = 1e-4
 _BELOW_LEAST = 0.999  # so that the least utility stays above 0, as in the authors' code
 
@@ -108,7 +108,7 @@ class Oort(Selector):
         return np.concatenate([chosen, sample(rng, new, speed, count - exploited)])
 
     def _exploit(self, rng: np.random.Generator, known: IntArray, count: int) -> IntArray:
-        """`count` of `known`, drawn by utility from those near the best (Alg. 1, lines 12 to 14)."""
+        """`count` of `known`, drawn by utility from those near the best (Exploitation #2)."""
         if count == 0:
             return known[:0]
         utility = self._utilities(known)
@@ -119,17 +119,17 @@ class Oort(Selector):
         return sample(rng, known[admitted], utility[admitted], count)
 
     def _utilities(self, known: IntArray) -> FloatArray:
-        """Util(i) of Alg. 1, lines 9 to 11."""
+        """Util(i) of Alg. 1 (Exploitation #1)."""
         gained = self._utility[known]
         top = np.sort(gained)[min(int(len(gained) * self.clip), len(gained) - 1)]
         least = _BELOW_LEAST * gained.min()
         scaled = (np.minimum(gained, top) - least) / max(gained.max() - least, _LEAST_RANGE)
         now = len(self._achieved) + 1
-        utility = scaled + np.sqrt(_PERIOD * np.log(now) / self._last[known])  # line 10
+        utility = scaled + np.sqrt(_PERIOD * np.log(now) / self._last[known])  # staleness
         duration, preferred = self._duration[known], self._preferred_s()
         with np.errstate(divide="ignore"):
             slower = (preferred / duration) ** self.penalty
-        return np.asarray(np.where(duration > preferred, utility * slower, utility))  # line 11
+        return np.asarray(np.where(duration > preferred, utility * slower, utility))
 
     def _preferred_s(self) -> float:
         """T: the percentile of the durations known."""
@@ -156,7 +156,7 @@ class Oort(Selector):
         self._pace()
 
     def _pace(self) -> None:
-        """Relax T where less utility was achieved than in as many rounds before (Alg. 1, line 8)."""
+        """Relax T where less utility was achieved than in as many rounds before (Alg. 1, Pacer)."""
         rounds, window = len(self._achieved), self.window
         if rounds >= 2 * window and rounds % window == 0:
             before, lately = self._achieved[-2 * window : -window], self._achieved[-window:]

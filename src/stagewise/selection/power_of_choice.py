@@ -1,7 +1,7 @@
 """Power-of-Choice: of some candidates, those with the highest loss.
 
 Y. J. Cho, J. Wang, G. Joshi: Towards Understanding Biased Client Selection in Federated Learning.
-AISTATS 2022 (arXiv:2010.01243), Sec. 4.
+AISTATS 2022 (arXiv:2010.01243): pow-d and rpow-d.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """REFL's participant selection: those who will be there least often first.
 
 A. M. Abdelmoniem, A. N. Sahu, M. Canini, S. A. Fahmy: REFL: Resource-Efficient Federated Learning.
-EuroSys 2023, Sec. 4.1, Intelligent Participant Selection.
+EuroSys 2023, Intelligent Participant Selection.
 """
 
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
 
 OVERCOMMIT = 1.3
-"""Oort asks for 1.3 times the clients it needs (OSDI 2021, Sec. 6)."""
+"""Oort asks for 1.3 times the clients it needs (OSDI 2021)."""
 
 
 class Selector(Component, ABC):

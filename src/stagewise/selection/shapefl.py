@@ -54,7 +54,7 @@ class ShapeFl(Associator):
         sending = transmission_delay_s(scenario, round_.cpu_hz, round_.gain, round_.delay_s)[links]
         cost = sending / max(float(sending.sum()) / max(len(links), 1), np.finfo(float).tiny)
         room, edge_of = scenario.edges.capacity.copy(), np.full(len(round_.online), UNASSIGNED)
-        # Alg. 1, line 9: delta J of every pair; kappa_e and |E| are the same for all, and part of gamma.
+        # Alg. 1: delta J of every pair; kappa_e and |E| are the same for all, and part of gamma.
         change = cost.copy()
         for at in np.unique(edge):
             change[edge == at] -= self.gamma * data.gain(client[edge == at], int(at))
