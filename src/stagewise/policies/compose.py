@@ -37,6 +37,8 @@ class Compose(Policy):
     [8, 8]
     """
 
+    uses_feedback = False  # by itself
+
     def __init__(self, selector: Selector, associator: Associator) -> None:
         instance_of("selector", selector, Selector)
         instance_of("associator", associator, Associator)
@@ -78,8 +80,6 @@ class Compose(Policy):
     def observe(self, outcome: Outcome) -> None:
         self.selector.observe(outcome)
         self.associator.observe(outcome)
-
-    uses_feedback = False  # but for what its parts say
 
     def state(self) -> State:
         parts = {"selector": self.selector.state(), "associator": self.associator.state()}

@@ -40,12 +40,14 @@ class Policy(ABC):
     """Whether `decide` looks at `round.surcharge`, which diversity needs."""
 
     uses_feedback: bool = False
-    """Whether answers depend on what training gave; true of a class that has an `observe` of its own
-    and says nothing else. Without, rounds can be decided before they are trained, or once for all."""
+    """Whether answers depend on what training gave; true of a class that has an `observe` or a `told`
+    of its own and says nothing else. Without, rounds can be decided before they are trained, or once
+    for all."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "observe" in vars(cls) and "uses_feedback" not in vars(cls):
+        learns = "observe" in vars(cls) or "told" in vars(cls)
+        if learns and "uses_feedback" not in vars(cls):
             cls.uses_feedback = True
 
     @property

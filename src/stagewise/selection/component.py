@@ -12,12 +12,13 @@ class Component:
     """What decisions call it; the class's name where it is empty."""
 
     uses_feedback: bool = False
-    """Whether answers depend on what training gave; true of a class that has an `observe` of its own
-    and says nothing else."""
+    """Whether answers depend on what training gave; true of a class that has an `observe` or a `told` of
+    its own and says nothing else."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "observe" in vars(cls) and "uses_feedback" not in vars(cls):
+        learns = "observe" in vars(cls) or "told" in vars(cls)
+        if learns and "uses_feedback" not in vars(cls):
             cls.uses_feedback = True
 
     def observe(self, outcome: Outcome) -> None:

@@ -19,8 +19,8 @@ from stagewise.world.scenario import FloatArray, IntArray
 
 _FIRST_STEPS, _LATER_STEPS = 1000, 100  # of the fit, as in the authors' code
 _STATE = (
-    *("rounds", "points", "annealing", "last", "changes", "sampled_in"),
-    *("fits", "is_fitted"),
+    *("rounds", "points", "annealing", "last", "known_in"),
+    *("changes", "sampled_in", "fits", "is_fitted"),
 )
 
 
@@ -72,7 +72,8 @@ class FedCor(Selector):
         self._rounds = 0
         self._points = np.zeros((0, self.dimension))
         self._annealing, self._last, self._told = np.zeros((3, 0))
-        self._changes, self._sampled_in = np.zeros((0, 0)), np.zeros(0, dtype=np.int64)
+        self._known_in, self._sampled_in = np.zeros((2, 0), dtype=np.int64)
+        self._changes = np.zeros((0, 0))
         self._fits, self._is_fitted = 0, True
 
     def probe(self, round_: Round) -> IntArray | None:
@@ -83,7 +84,8 @@ class FedCor(Selector):
     def told(self, clients: IntArray, losses: FloatArray) -> None:
         self._told = np.full(len(self._last), np.nan)
         self._told[clients] = losses
-        self._learn(self._told, sampled_in=self._rounds - 1)
+        # Of who was not there a round ago nobody knows what the round did.
+        self._learn(self._told, sampled_in=self._rounds - 1, since=self._rounds - 1)
 
     def select(self, round_: Round) -> IntArray:
         self._reach(len(round_.online))
@@ -107,7 +109,7 @@ class FedCor(Selector):
         first[outcome.clients.client] = outcome.clients.loss_before
         # What was told of all data is better than what a first batch says.
         known = np.isfinite(self._told) if len(self._told) else np.zeros(count, dtype=np.bool_)
-        self._learn(np.where(known, np.nan, first), sampled_in=self._rounds)
+        self._learn(np.where(known, np.nan, first), sampled_in=self._rounds, since=0)
         self._told = np.zeros(0)
         trained = outcome.decision.edge_of != UNASSIGNED
         self._annealing = np.where(trained, self.annealing * self._annealing, self._annealing)
@@ -120,15 +122,19 @@ class FedCor(Selector):
         after = number - self.warmup + 1
         return 0 <= number < self.warmup or (after > 0 and after % self.interval == 0)
 
-    def _learn(self, losses: FloatArray, sampled_in: int) -> None:
-        """Keep losses that are known, and the change to them if the round is one to sample."""
-        change = losses - self._last
+    def _learn(self, losses: FloatArray, sampled_in: int, since: int) -> None:
+        """Keep losses that are known, and the change to them if the round is one to sample.
+
+        Changes are from losses that were known in round `since` or later.
+        """
+        change = np.where(self._known_in >= since, losses - self._last, np.nan)
         if self._samples(sampled_in) and np.isfinite(change).any():
             recent = self._sampled_in + self.history >= sampled_in
             self._changes = np.vstack([self._changes[recent], change])
             self._sampled_in = np.append(self._sampled_in[recent], sampled_in)
             self._is_fitted = False
         self._last = np.where(np.isfinite(losses), losses, self._last)
+        self._known_in = np.where(np.isfinite(losses), self._rounds, self._known_in)
 
     def state(self) -> State:
         return {name: getattr(self, f"_{name}") for name in _STATE}
@@ -143,4 +149,5 @@ class FedCor(Selector):
             # So that a client's variance is 1 in the mean, as in the authors' code.
             self._points = rng.standard_normal((count, self.dimension)) / np.sqrt(self.dimension)
             self._annealing, self._last = np.ones(count), np.full(count, np.nan)
+            self._known_in = np.full(count, -1)
             self._changes = np.zeros((0, count))

@@ -33,6 +33,8 @@ class Selector(Component, ABC):
     5
     """
 
+    uses_feedback = False  # unless it takes something in
+
     @abstractmethod
     def select(self, round_: Round) -> IntArray:
         """The numbers of the clients that train, in any order, from `candidates(round_)`."""
