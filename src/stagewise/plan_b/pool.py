@@ -10,7 +10,7 @@ from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
 from stagewise.pool.pick import pick_from_library, pick_on_the_spot
 from stagewise.pool.surcharge import surcharged
-from stagewise.problem.statement import Mode, Problem, p0, p2
+from stagewise.problem.statement import Mode, p0, p2
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
 from stagewise.search.instance import Instance, build_instance
@@ -32,14 +32,8 @@ def pool(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) ->
     Whether a round that stays infeasible is so is left to `Proven`.
     """
     problem = p2(round_, plan.edge_of, mode)
-    return pick(library_of(plan), problem, seed=plan.seed, seconds=seconds)
-
-
-def pick(
-    library: Library, problem: Problem, *, seed: int, seconds: float | None = None
-) -> IntArray:
-    """The assignment of a problem's round from `library`, around the clients that are pinned."""
-    round_, instance = problem.round, build_instance(problem)
+    library = library_of(plan)
+    instance = build_instance(problem)
     surcharge = None
     if round_.surcharge is not None:
         surcharge = instance.price_scale * round_.surcharge
@@ -49,13 +43,13 @@ def pick(
     else:
         found = pick_on_the_spot(instance, library, round_, problem.pinned)
     if found.violation > 0:
-        own_seed = integer_seed(seed, "pool", round_.index)
-        harder = _search_harder(instance, found, own_seed, seconds)
+        seed = integer_seed(plan.seed, "pool", round_.index)
+        harder = search_harder(instance, found, seed, seconds)
         found = harder if harder.better_than(found) else found
     return found.assignment
 
 
-def _search_harder(instance: Instance, found: Found, seed: int, seconds: float | None) -> Found:
+def search_harder(instance: Instance, found: Found, seed: int, seconds: float | None) -> Found:
     """Local search from `found`; in a large system only at the edges that are in violation."""
     focus = None
     if len(instance.capacity) > LARGEST_WHOLE:
@@ -83,7 +77,7 @@ def load_pool() -> None:
         round_ = everybody_online(scenario)
         instance = build_instance(p0(round_))
         found = pick_from_library(instance, build_library(scenario), round_)
-        _search_harder(instance, found, 0, None)
+        search_harder(instance, found, 0, None)
 
 
 def library_of(plan: Plan) -> Library:

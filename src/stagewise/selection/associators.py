@@ -5,9 +5,11 @@ from hashlib import blake2b
 
 import numpy as np
 
-from stagewise.plan_b.pool import library_for, load_pool, pick
+from stagewise.plan_b.pool import library_for, load_pool, search_harder
+from stagewise.pool.pick import pick_from_library
 from stagewise.problem.statement import p0
-from stagewise.randomness import generator
+from stagewise.randomness import generator, integer_seed
+from stagewise.search.instance import build_instance
 from stagewise.selection.associator import Associator, links_of, place_by
 from stagewise.world.costs import UNASSIGNED, transmission_delay_s
 from stagewise.world.rounds import Round
@@ -110,5 +112,11 @@ class PoolAssociator(Associator):
     def associate(self, round_: Round, clients: IntArray) -> IntArray:
         there = np.zeros(len(round_.online), dtype=np.bool_)
         there[clients] = True
-        problem = p0(replace(round_, online=there))
-        return pick(self._library, problem, seed=self._seed, seconds=self._seconds)
+        among = replace(round_, online=there)
+        instance = build_instance(p0(among))
+        found = pick_from_library(instance, self._library, among)
+        if found.violation > 0:
+            seed = integer_seed(self._seed, "pool", round_.index)
+            harder = search_harder(instance, found, seed, self._seconds)
+            found = harder if harder.better_than(found) else found
+        return found.assignment
