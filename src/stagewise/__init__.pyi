@@ -18,6 +18,7 @@ from stagewise.plan_a.planners import plan as plan
 from stagewise.plans import Plan as Plan
 from stagewise.plans import load_plan as load_plan
 from stagewise.plans import save_plan as save_plan
+from stagewise.policies.compose import Compose as Compose
 from stagewise.policies.diverse import Diverse as Diverse
 from stagewise.policies.label_balanced import LabelBalanced as LabelBalanced
 from stagewise.policies.plan_policy import PlanPolicy as PlanPolicy
@@ -32,6 +33,13 @@ from stagewise.runs.config import Participation as Participation
 from stagewise.runs.config import Replanning as Replanning
 from stagewise.runs.run import Run as Run
 from stagewise.runs.run import load_run as load_run
+from stagewise.selection.associator import Associator as Associator
+from stagewise.selection.catalogue import associator_names as associator_names
+from stagewise.selection.catalogue import make_associator as make_associator
+from stagewise.selection.catalogue import make_selector as make_selector
+from stagewise.selection.catalogue import selector_names as selector_names
+from stagewise.selection.selector import Selector as Selector
+from stagewise.selection.selector import candidates as candidates
 from stagewise.simulator.start import resume as resume
 from stagewise.simulator.start import simulate as simulate
 from stagewise.versions import show_versions as show_versions

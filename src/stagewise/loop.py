@@ -4,16 +4,28 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from stagewise.decisions import Decision, make_decision
 from stagewise.outcomes import Outcome, expected_outcome
 from stagewise.policies.policy import Policy
 from stagewise.world.rounds import Round
+from stagewise.world.scenario import FloatArray, IntArray
 
 
 class Carrier(Protocol):
     """Carries a decision out: by simulation, on real machines, or not at all."""
 
     def carry_out(self, decision: Decision) -> Outcome: ...
+
+    def losses(self, clients: IntArray) -> FloatArray:
+        """The mean loss of the present model on the data of each client; NaN where nobody knows."""
+        ...
+
+
+def unknown_losses(clients: IntArray) -> FloatArray:
+    """What a carrier answers that cannot ask clients for their losses."""
+    return np.full(len(clients), np.nan)
 
 
 class NoTraining:
@@ -30,6 +42,9 @@ class NoTraining:
         if self._progress is not None:
             self._progress(decision)
         return expected_outcome(decision)
+
+    def losses(self, clients: IntArray) -> FloatArray:
+        return unknown_losses(clients)
 
 
 class PlayedRound(NamedTuple):
@@ -70,6 +85,9 @@ def run_rounds(
     began = time.perf_counter()
     for round_ in rounds:
         policy.prepare(round_)
+        probed = policy.probe(round_)
+        if probed is not None:
+            policy.told(probed, carrier.losses(probed))
         asked = time.perf_counter()
         answer = policy.decide(round_)
         decision_ms = 1000 * (time.perf_counter() - asked)

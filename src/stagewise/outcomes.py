@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from stagewise.world.checks import FrozenAsGiven
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.divergence import kl_divergence
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
+
+State = dict[str, Any]
+"""What whoever learns from outcomes must remember: by name, arrays, plain values, lists and
+dictionaries of these."""
 
 
 class TrainingFigures(NamedTuple):

@@ -20,6 +20,7 @@ import numpy as np
 
 from stagewise.decisions import contract_violation, make_decision
 from stagewise.errors import StagewiseError, one_line
+from stagewise.loop import unknown_losses
 from stagewise.outcomes import Outcome, expected_outcome
 from stagewise.policies.diverse import Diverse
 from stagewise.policies.label_balanced import LabelBalanced
@@ -117,6 +118,9 @@ def _try(make: Make, rounds: list[Round]) -> Iterator[str]:
     for round_ in rounds:
         where = f"round {round_.index}: "
         before = _fingerprint(round_)
+        with _attempt(f"{where}probe "):
+            _probe(policy, round_)
+            _probe(again, round_)
         with _attempt(f"{where}decide "):
             answer, repeated = policy.decide(round_), again.decide(round_)
         if _fingerprint(round_) != before:
@@ -235,10 +239,18 @@ def _play(
     policy: Policy, round_: Round, change: Callable[[Outcome], Outcome] = lambda outcome: outcome
 ) -> IntArray:
     """The answer in a round that then goes as decided, but for what `change` makes of it."""
+    _probe(policy, round_)
     answer = policy.decide(round_)
     decision = make_decision(round_, answer, method=policy.title, decision_ms=0.0)
     policy.observe(change(expected_outcome(decision)))
     return answer.edge_of
+
+
+def _probe(policy: Policy, round_: Round) -> None:
+    """Ask for the losses that the policy wants to know; nobody knows them here."""
+    clients = policy.probe(round_)
+    if clients is not None:
+        policy.told(clients, unknown_losses(clients))
 
 
 def _fingerprint(round_: Round) -> tuple[bytes, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import stagewise
 from stagewise.policies.registry import ENTRY_POINTS
+from stagewise.selection.catalogue import parts_of
 
 _WITHOUT_EFFECT = (
     "__main__.py",
@@ -43,17 +44,27 @@ def deciding_version() -> str:
 
 @cache
 def policy_version(name: str) -> str | None:
-    """The same for the sources of the package that a policy comes from; None for our own."""
-    name = name.partition(":")[0]  # behind it stands how a method is read
-    for point in entry_points(group=ENTRY_POINTS):
-        if point.name == name:
-            spec = find_spec(point.module.partition(".")[0])
-            if spec is None:
-                return None
-            if spec.submodule_search_locations:
-                return _digest(_sources(Path(next(iter(spec.submodule_search_locations)))))
-            return hashlib.sha256(Path(str(spec.origin)).read_bytes()).hexdigest()[:16]
-    return None
+    """The same for the sources of the packages that a policy comes from; None for our own."""
+    named = [(ENTRY_POINTS, name.partition(":")[0])]  # behind it stands how a method is read
+    groups = (f"stagewise.{kind}s" for kind in ("selector", "associator"))
+    for group, part in zip(groups, parts_of(name) or (), strict=False):
+        named.append((group, part.partition(",")[0]))
+    found = [
+        version
+        for group, own in named
+        for point in entry_points(group=group)
+        if point.name == own and (version := _package_version(point.module)) is not None
+    ]
+    return "+".join(found) or None
+
+
+def _package_version(module: str) -> str | None:
+    spec = find_spec(module.partition(".")[0])
+    if spec is None:
+        return None
+    if spec.submodule_search_locations:
+        return _digest(_sources(Path(next(iter(spec.submodule_search_locations)))))
+    return hashlib.sha256(Path(str(spec.origin)).read_bytes()).hexdigest()[:16]
 
 
 def digest_of(library: Path, experiments: Path) -> str:

@@ -11,6 +11,7 @@ from stagewise.errors import StagewiseError, shown
 from stagewise.plan_a.planners import PLANNERS
 from stagewise.policies.registry import policy_factory, policy_names
 from stagewise.search.association import reading_of
+from stagewise.selection.catalogue import parts_of
 from stagewise_experiments.cells import Cell, cells_of
 from stagewise_experiments.code_version import policy_version
 from stagewise_experiments.experiment import (
@@ -82,6 +83,12 @@ class _Check:
     def method(self, name: str, methods: list[str], planned: bool) -> None:
         """A policy or a planner, and how it is read where that stands behind a colon."""
         base, colon, reading = name.partition(":")
+        if not planned and parts_of(name) is not None:
+            try:
+                policy_factory(name)
+            except StagewiseError as error:
+                self.refuse("policies", name, str(error))
+            return
         self.one("policies", base, methods)
         if not colon:
             return

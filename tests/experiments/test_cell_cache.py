@@ -75,7 +75,9 @@ def test_the_code_version_has_a_part_in_the_key(monkeypatch):
     assert key_of(request_of(BASE)) != before
 
 
-@pytest.mark.parametrize("name", ["own", "own:another-reading"])
+@pytest.mark.parametrize(
+    "name", ["own", "own:another-reading", "own+nearest", "random-k+own,phi=2"]
+)
 def test_the_sources_of_a_plug_in_have_a_part_in_the_key(tmp_path, monkeypatch, name):
     points = EntryPoints([EntryPoint("own", "own_policies.cli.choose:make", "stagewise.policies")])
     monkeypatch.setattr(versions, "entry_points", lambda *, group: points)

@@ -92,6 +92,10 @@ PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
             {"policies": ["fedcs:no-such"]},
             "policies = 'fedcs:no-such': reading = 'no-such': must be one of re-association, ",
         ),
+        (
+            {"policies": ["oort+somewhere"]},
+            "policies = 'oort+somewhere': associator = 'somewhere': must be one of nearest, ",
+        ),
         ({"policies": ["fedcs:"]}, "policies = 'fedcs:': method = 'fedcs:': must be one of "),
         (
             {"policies": ["pool-flexible:back-tracking"]},

@@ -80,6 +80,26 @@ def test_evaluation_equals_the_module(model):
     )
 
 
+@pytest.mark.parametrize("loss", [torch.nn.functional.cross_entropy, smoothed_loss])
+def test_losses_of_clients_equal_the_module(loss):
+    """On all data of a client, by the fast path and, with a loss that it does not know, by the other."""
+    shape = (1, 28, 28)
+    task = small_task("mnist-cnn", shape, loss=loss)
+    module = build_model("mnist-cnn", 10, shape, task.seed).double().eval()
+    clients = np.array([4, 0, 5])  # the last has no data
+    expected = []
+    for client in clients[:2]:
+        own = task.partition.index[slice(*task.partition.start[client : client + 2])]
+        images = torch.from_numpy(task.dataset.scaled(task.dataset.train_images[own], np.float64))
+        labels = torch.from_numpy(task.dataset.train_labels[own])
+        with torch.no_grad():
+            expected.append(loss(module(images), labels).item())
+    with Trainer(task) as trainer:
+        found = trainer.losses(trainer.initial_weights(), clients)
+    assert found[:2] == pytest.approx(expected, abs=1e-10)
+    assert np.isnan(found[2])
+
+
 def test_training_learns():
     task = small_task("mnist-cnn", (1, 28, 28), dtype="float32", local_steps=10, edge_rounds=3)
     with Trainer(task) as trainer:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -35,7 +36,8 @@ def two_rounds(task, workers):
     with Trainer(task, workers) as trainer:
         weights, _ = trainer.train_round(trainer.initial_weights(), GROUPS[:1], 0)
         weights, figures = trainer.train_round(weights, GROUPS, 1)
-        return weights, figures, trainer.evaluate(weights)
+        losses = trainer.losses(weights, np.arange(5)).tolist()
+        return weights, figures, (trainer.evaluate(weights), losses)
 
 
 @pytest.mark.parametrize(("task", "workers"), [(BATCHED, 2), (BATCHED, 3), (MODULE, 2)])

@@ -73,3 +73,15 @@ def triggers_of(options: dict[str, Any]) -> dict[str, Any]:
 def listed(names: str | None) -> list[str]:
     """The names that an option gives with commas between."""
     return [] if names is None else [name.strip() for name in names.split(",")]
+
+
+def listed_methods(names: str) -> list[str]:
+    """The methods that an option gives with commas between; `key=value` belongs to the one before."""
+    found: list[str] = []
+    for part in listed(names):
+        # No name of a method begins like that, but an option of one does: oort,k=20+nearest.
+        if found and "=" in part.partition("+")[0]:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found

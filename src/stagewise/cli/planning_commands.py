@@ -14,7 +14,7 @@ from stagewise.cli.options import (
     Json,
     Output,
     Seed,
-    listed,
+    listed_methods,
     triggers_of,
     with_options,
 )
@@ -169,7 +169,7 @@ def compare(
     whole("--workers", workers, 1)
     world = stagewise.load_scenario(scenario)
     rounds = stagewise.load_rounds(online, world)
-    names = stagewise.policy_names() if methods is None else listed(methods)
+    names = stagewise.policy_names() if methods is None else listed_methods(methods)
     with ExitStack() as stack:
         executor = None
         if workers > 1:
@@ -192,7 +192,7 @@ def compare(
 
 
 def methods(json: Json = False) -> None:
-    """The names of all methods, ours and those of installed packages."""
+    """The names of all methods, ours and those of installed packages, selectors among them."""
     from stagewise.policies.registry import ALIASES
 
     names = stagewise.policy_names()
@@ -201,6 +201,9 @@ def methods(json: Json = False) -> None:
         return
     also = {name: f" (or {alias})" for alias, name in ALIASES.items()}
     typer.echo("\n".join(f"{name}{also.get(name, '')}" for name in names))
+    selectors, associators = stagewise.selector_names(), stagewise.associator_names()
+    typer.echo(f"\nselectors, for SELECTOR+ASSOCIATOR: {', '.join(selectors)}")
+    typer.echo(f"associators: {', '.join(associators)}")
 
 
 def _show(summaries: "list[MethodSummary]") -> None:

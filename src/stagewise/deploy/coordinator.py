@@ -19,12 +19,13 @@ from stagewise.deploy.outcome import outcome_of
 from stagewise.deploy.records import DesignName, LiveRecord, Phase, StatusRecord
 from stagewise.errors import StagewiseError
 from stagewise.fates import FATES
+from stagewise.loop import unknown_losses
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import Outcome, trains_anything
 from stagewise.runs.config import RunConfig
 from stagewise.world.costs import UNASSIGNED, edge_costs
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import Scenario
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 if TYPE_CHECKING:
     from stagewise.training import Evaluation
@@ -94,6 +95,10 @@ class Coordinator:
             return outcome
         evaluation = self.evaluate(self.weights)
         return replace(outcome, accuracy=evaluation.accuracy, loss=evaluation.loss)
+
+    def losses(self, clients: IntArray) -> FloatArray:
+        """Unknown: no message asks clients for a loss without training."""
+        return unknown_losses(clients)
 
     def _wait_for_somebody(self) -> tuple[Presence, float]:
         """Who is online, and how long it took to know; everyone is asked until a client answers."""

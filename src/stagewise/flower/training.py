@@ -15,13 +15,14 @@ from flwr.serverapp.strategy import Result
 
 from stagewise.deploy.outcome import outcome_of
 from stagewise.flower.replies import finite_numbers
-from stagewise.loop import run_rounds
+from stagewise.loop import run_rounds, unknown_losses
 
 if TYPE_CHECKING:
     from stagewise.decisions import Decision
     from stagewise.flower.strategy import StagewiseStrategy
     from stagewise.outcomes import Outcome
     from stagewise.world.rounds import Round
+    from stagewise.world.scenario import FloatArray, IntArray
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -73,6 +74,10 @@ class FlowerTraining:
         tested = self._evaluate(server_round)
         outcome = outcome_of(decision, report.updates)
         return replace(outcome, accuracy=tested.get("accuracy"), loss=tested.get("loss"))
+
+    def losses(self, clients: IntArray) -> FloatArray:
+        """Unknown: no message asks clients for a loss without training."""
+        return unknown_losses(clients)
 
     def _rounds(self, count: int) -> Iterator[Round]:
         for server_round in range(1, count + 1):

@@ -44,12 +44,12 @@ def pool(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) ->
         found = pick_on_the_spot(instance, library, round_, problem.pinned)
     if found.violation > 0:
         seed = integer_seed(plan.seed, "pool", round_.index)
-        harder = _search_harder(instance, found, seed, seconds)
+        harder = search_harder(instance, found, seed, seconds)
         found = harder if harder.better_than(found) else found
     return found.assignment
 
 
-def _search_harder(instance: Instance, found: Found, seed: int, seconds: float | None) -> Found:
+def search_harder(instance: Instance, found: Found, seed: int, seconds: float | None) -> Found:
     """Local search from `found`; in a large system only at the edges that are in violation."""
     focus = None
     if len(instance.capacity) > LARGEST_WHOLE:
@@ -77,14 +77,15 @@ def load_pool() -> None:
         round_ = everybody_online(scenario)
         instance = build_instance(p0(round_))
         found = pick_from_library(instance, build_library(scenario), round_)
-        _search_harder(instance, found, 0, None)
+        search_harder(instance, found, 0, None)
 
 
 def library_of(plan: Plan) -> Library:
     """The plan's library; a plan that came without one gets it from its scenario."""
-    return plan.library if plan.library is not None else _library(plan.scenario)
+    return plan.library if plan.library is not None else library_for(plan.scenario)
 
 
 @lru_cache(maxsize=2)
-def _library(scenario: Scenario) -> Library:
+def library_for(scenario: Scenario) -> Library:
+    """A library made for `scenario`, without a plan."""
     return build_library(scenario)

@@ -4,8 +4,8 @@ import numpy as np
 
 from stagewise.decisions import Answer
 from stagewise.errors import StagewiseError
-from stagewise.outcomes import Outcome
-from stagewise.policies.policy import Policy, State, Wrapper
+from stagewise.outcomes import Outcome, State
+from stagewise.policies.policy import Policy, Wrapper
 from stagewise.world.checks import finite
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round

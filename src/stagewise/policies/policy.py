@@ -5,15 +5,12 @@ from typing import Any, Protocol
 
 from stagewise.decisions import Answer, require_contract
 from stagewise.errors import StagewiseError
-from stagewise.outcomes import Outcome
+from stagewise.outcomes import Outcome, State
 from stagewise.plans import Plan
 from stagewise.problem.statement import Mode
 from stagewise.world.checks import instance_of
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import Scenario
-
-State = dict[str, Any]
-"""What a policy must remember: by name, arrays, plain values, lists and dictionaries of these."""
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 
 class Policy(ABC):
@@ -43,12 +40,14 @@ class Policy(ABC):
     """Whether `decide` looks at `round.surcharge`, which diversity needs."""
 
     uses_feedback: bool = False
-    """Whether answers depend on what training gave; true of a class that has an `observe` of its own
-    and says nothing else. Without, rounds can be decided before they are trained, or once for all."""
+    """Whether answers depend on what training gave; true of a class that has an `observe` or a `told`
+    of its own and says nothing else. Without, rounds can be decided before they are trained, or once
+    for all."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "observe" in vars(cls) and "uses_feedback" not in vars(cls):
+        learns = "observe" in vars(cls) or "told" in vars(cls)
+        if learns and "uses_feedback" not in vars(cls):
             cls.uses_feedback = True
 
     @property
@@ -62,6 +61,13 @@ class Policy(ABC):
 
     def prepare(self, round_: Round) -> None:
         """Whatever is due before a round and is no part of its decision's time."""
+
+    def probe(self, round_: Round) -> IntArray | None:
+        """The online clients whose loss under the present model is asked for before `decide`."""
+        return None
+
+    def told(self, clients: IntArray, losses: FloatArray) -> None:
+        """Take in the losses that `probe` asked for; NaN where nobody knows."""
 
     @abstractmethod
     def decide(self, round_: Round) -> Answer:
@@ -121,6 +127,12 @@ class Wrapper(Policy):
 
     def prepare(self, round_: Round) -> None:
         self.policy.prepare(round_)
+
+    def probe(self, round_: Round) -> IntArray | None:
+        return self.policy.probe(round_)
+
+    def told(self, clients: IntArray, losses: FloatArray) -> None:
+        self.policy.told(clients, losses)
 
     def decide(self, round_: Round) -> Answer:
         """The answer of the other, which can be carried out."""

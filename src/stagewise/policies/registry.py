@@ -1,4 +1,7 @@
-"""Policies by name: ours, and those that installed packages declare under `stagewise.policies`."""
+"""Policies by name: ours, and those that installed packages declare under `stagewise.policies`.
+
+A selector and an associator with a plus between them are a policy too: `oort+nearest`.
+"""
 
 from collections.abc import Iterable
 from functools import partial
@@ -8,7 +11,16 @@ from inspect import signature
 from typing import Any
 
 from stagewise.errors import StagewiseError, one_line, shown
+from stagewise.policies.compose import Compose
 from stagewise.policies.policy import Policy, PolicyFactory
+from stagewise.selection.catalogue import (
+    METHODS_THAT_ASSOCIATE,
+    component_factory,
+    make_associator,
+    make_selector,
+    parts_of,
+    selector_names,
+)
 from stagewise.warm_up import warm_up
 from stagewise.world.checks import finite, instance_of, seed_number
 from stagewise.world.scenario import Scenario
@@ -42,13 +54,16 @@ PolicyLike = str | Policy | PolicyFactory
 def policy_names() -> list[str]:
     """The names of all policies: our own first, then those of installed packages.
 
+    A selector's name stands for it with `least-delay`; any other associator may follow a plus.
+
     Examples
     --------
     >>> import stagewise
     >>> "pool-flexible" in stagewise.policy_names()
     True
     """
-    return [*_BUILT_IN, *sorted({point.name for point in _installed()} - set(_BUILT_IN))]
+    ours = [*_BUILT_IN, *METHODS_THAT_ASSOCIATE, *selector_names()]
+    return [*ours, *sorted({point.name for point in _installed()} - set(ours))]
 
 
 def policy_name(policy: PolicyLike) -> str:
@@ -83,7 +98,24 @@ def policy_factory(name: str) -> PolicyFactory:
                     f"method {shown(name)}: its package cannot be loaded: {reason}"
                 ) from error
             return factory
+    parts = parts_of(name)
+    if parts is not None:
+        return _composed(*parts)
     raise StagewiseError(f"method = {shown(name)}: must be one of {', '.join(policy_names())}")
+
+
+def _composed(selector: str, associator: str) -> PolicyFactory:
+    # Made once the scenario is known, but what is wrong with the names is said at once.
+    component_factory("selector", selector)
+    component_factory("associator", associator)
+
+    def make(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+        return Compose(
+            make_selector(selector, scenario, seed, seconds),
+            make_associator(associator, scenario, seed, seconds),
+        )
+
+    return make
 
 
 def make_policy(

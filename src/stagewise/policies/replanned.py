@@ -10,9 +10,10 @@ import numpy as np
 
 from stagewise.decisions import Answer
 from stagewise.errors import StagewiseError
+from stagewise.outcomes import State
 from stagewise.plan_a.planners import plan as make_plan
 from stagewise.plans import Plan
-from stagewise.policies.policy import Policy, State, Wrapper
+from stagewise.policies.policy import Policy, Wrapper
 from stagewise.problem.evaluation import evaluate
 from stagewise.problem.risk import RiskName
 from stagewise.world.checks import finite, instance_of, whole

@@ -10,7 +10,7 @@ import numpy as np
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import read_bytes, writing
 from stagewise.model_weights import ModelWeights
-from stagewise.policies.policy import State
+from stagewise.outcomes import State
 
 _METADATA = "__metadata__"
 _POLICY = "policy:"

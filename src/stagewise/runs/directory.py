@@ -17,10 +17,10 @@ from stagewise.decisions import DecisionRecord
 from stagewise.errors import StagewiseError
 from stagewise.files import decode_json_lines, explained, read_bytes, umask, write_bytes
 from stagewise.model_weights import ModelWeights
+from stagewise.outcomes import State
 from stagewise.plans import Plan
 from stagewise.plans import load_plan as read_plan
 from stagewise.plans import save_plan as write_plan
-from stagewise.policies.policy import State
 from stagewise.runs.checkpoint import (
     load_round,
     load_state,

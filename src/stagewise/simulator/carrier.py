@@ -8,6 +8,7 @@ import numpy as np
 from stagewise.decisions import Decision
 from stagewise.outcomes import Outcome, expected_outcome, trains_anything
 from stagewise.runs.config import RunConfig
+from stagewise.world.scenario import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from stagewise.training import Trainer
@@ -28,6 +29,10 @@ class SimulatedTraining:
             return outcome
         evaluation = self._trainer.evaluate(self.weights)
         return replace(outcome, accuracy=evaluation.accuracy, loss=evaluation.loss)
+
+    def losses(self, clients: IntArray) -> FloatArray:
+        """The mean loss of the present model on the training data of each client."""
+        return self._trainer.losses(self.weights, clients)
 
     def _train(self, decision: Decision) -> Outcome:
         if not trains_anything(decision):

@@ -73,16 +73,22 @@ class BatchedBackend:
         return np.stack([losses[0], losses[-1], norms])
 
     def evaluate(self, job: EvaluateJob, buffers: WeightBuffers) -> tuple[int, float]:
-        """Correct answers and the sum of losses on the test images of the job."""
+        """Correct answers and the sum of losses on the images of the job."""
+        data, own = self._data, None
+        source, all_labels = data.test_images.numpy(), data.test_labels
+        if job.client is not None:
+            own = data.samples(job.client).numpy()
+            source, all_labels = data.train_images.numpy(), data.train_labels
         images = self._image_buffer(1, IMAGES_AT_ONCE)
         layers = self._layers(images, buffers.models[:1])
         correct, loss = 0, 0.0
         for start in range(job.start, job.stop, IMAGES_AT_ONCE):
             real = min(IMAGES_AT_ONCE, job.stop - start)
             chosen = np.minimum(np.arange(start, start + IMAGES_AT_ONCE), job.stop - 1)
-            self._gather(self._data.test_images.numpy(), chosen[None], images)
+            chosen = chosen if own is None else own[chosen]
+            self._gather(source, chosen[None], images)
             outputs = _forward(layers)[0, :, :real]
-            labels = self._data.test_labels[start : start + real]
+            labels = all_labels[torch.from_numpy(chosen[:real])]
             correct += int((outputs.argmax(0) == labels).sum())
             loss -= float(outputs.log_softmax(0).gather(0, labels[None]).sum())
         return correct, loss

@@ -63,6 +63,8 @@ class EvaluateJob:
 
     start: int
     stop: int
+    client: int | None = None
+    """Where given, the images are this client's training samples."""
 
 
 Job = TrainJob | EvaluateJob

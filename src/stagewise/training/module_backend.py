@@ -64,15 +64,20 @@ class ModuleBackend:
 
     @torch.no_grad()
     def evaluate(self, job: EvaluateJob, buffers: WeightBuffers) -> tuple[int, float]:
-        """Correct answers and the sum of losses on the test images of the job."""
+        """Correct answers and the sum of losses on the images of the job."""
+        data, own = self._data, None
+        images, all_labels = data.test_images, data.test_labels
+        if job.client is not None:
+            own, images, all_labels = data.samples(job.client), data.train_images, data.train_labels
         self._model.eval()
         self._vector.copy_(buffers.models[0])
         self._counters.copy_(buffers.model_counters[0])
         correct, loss = 0, 0.0
         for start in range(job.start, job.stop, IMAGES_AT_ONCE):
-            chosen = slice(start, min(start + IMAGES_AT_ONCE, job.stop))
-            labels = self._data.test_labels[chosen]
-            outputs = self._model(self._inputs(self._data.test_images[chosen]))
+            part = slice(start, min(start + IMAGES_AT_ONCE, job.stop))
+            chosen = part if own is None else own[part]
+            labels = all_labels[chosen]
+            outputs = self._model(self._inputs(images[chosen]))
             correct += int((outputs.argmax(1) == labels).sum())
             loss += self._settings.loss(outputs, labels).item() * len(labels)
         return correct, loss

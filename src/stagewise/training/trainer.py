@@ -112,6 +112,23 @@ class Trainer:
         loss = sum(total for _, total in results)
         return Evaluation(correct / images, loss / images)
 
+    def losses(self, weights: ModelWeights, clients: IntArray) -> FloatArray:
+        """The mean loss on all training data of each of `clients`; NaN for one without data."""
+        self._layout.pack(weights, self._buffers.models[0], self._buffers.model_counters[0])
+        sizes = self.task.data_sizes[clients]
+        jobs = [
+            EvaluateJob(start, min(start + IMAGES_PER_JOB, size), client)
+            for client, size in zip(clients.tolist(), sizes.tolist(), strict=True)
+            for start in range(0, size, IMAGES_PER_JOB)
+        ]
+        total = dict.fromkeys(clients.tolist(), 0.0)
+        with single_thread():
+            for job, (_, loss) in zip(jobs, self._pool.run(jobs, len(jobs)), strict=True):
+                assert job.client is not None
+                total[job.client] += loss
+        sums = np.array([total[client] for client in clients.tolist()])
+        return np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
+
     def _edge_round(self, who: Participants, round_index: int, edge_round: int) -> FloatArray:
         """Eqs. 1 and 2: every client trains from its edge's model, which becomes their mean.
 

@@ -1,0 +1,1 @@
+"""Who trains, then where: selectors and associators, which compose into policies."""

@@ -1,0 +1,37 @@
+"""What selectors and associators have in common: they may learn, and they can be resumed."""
+
+from typing import Any
+
+from stagewise.outcomes import Outcome, State
+
+
+class Component:
+    """A part of a policy, with the words that a policy has for learning and resuming."""
+
+    name: str = ""
+    """What decisions call it; the class's name where it is empty."""
+
+    uses_feedback: bool = False
+    """Whether answers depend on what training gave; true of a class that has an `observe` or a `told` of
+    its own and says nothing else."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        learns = "observe" in vars(cls) or "told" in vars(cls)
+        if learns and "uses_feedback" not in vars(cls):
+            cls.uses_feedback = True
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from what a round gave; called after every round, in order."""
+
+    def state(self) -> State:
+        """All that answers depend on beside the scenario, the seed and the round."""
+        return {}
+
+    def restore(self, state: State) -> None:
+        """Be as when `state` was taken."""
+
+    @property
+    def title(self) -> str:
+        """The name, or that of the class."""
+        return self.name or type(self).__name__
