@@ -8,7 +8,7 @@ from recorded import Recorded, online, recorded, selections, table
 from stagewise.errors import StagewiseError
 from stagewise.randomness import generator
 from stagewise.selection.refl import Refl
-from stagewise.world.estimator import rolling_estimate
+from stagewise.world.forecasts import make_forecast
 
 
 def least_available_first(record: Recorded, k: int, rest: int) -> list[list[int]]:
@@ -47,24 +47,34 @@ def test_it_selects_as_published(seed, k, rest):
     assert selections(Refl(k=k, rest=rest, seed=9), record) == expected
 
 
-def test_the_forecast_moves_with_what_was_seen():
-    """A client that the scenario takes to be there always, and is not, comes first in the end."""
-    record = recorded(0, rounds=25)
-    selector = Refl(k=5, rest=0)
-    selections(selector, record)
-    observed = selector.state()["seen"]
-    assert observed.shape == (25, 30)
-    assert rolling_estimate(observed, 10).shape == (30,)
+@pytest.mark.parametrize("name", ["rolling", "markov", "time-of-day", "mixture"])
+def test_it_goes_by_the_forecast_that_is_asked_for(name):
+    """Nobody rests: the least likely of those online, by a forecast that saw the same rounds."""
+    record = recorded(3, rounds=25)
+    chosen = selections(Refl(k=5, rest=0, forecast=name), record)
+    scenario = record[0][0].scenario
+    forecast = make_forecast(name, scenario.clients.online_probability)
+    for (round_, _), clients in zip(record, chosen, strict=True):
+        likely = forecast.probabilities()
+        others = [client for client in online(round_) if client not in clients]
+        assert likely[clients].max() <= likely[others].min()
+        forecast.observe(round_.online)
 
 
-def test_it_goes_on_from_its_state():
+@pytest.mark.parametrize("name", ["rolling", "markov", "mixture"])
+def test_it_goes_on_from_its_state(name):
     record = recorded(1, rounds=10)
-    whole = selections(Refl(k=6), record)
-    first, second = Refl(k=6), Refl(k=6)
+    whole = selections(Refl(k=6, forecast=name), record)
+    first, second = Refl(k=6, forecast=name), Refl(k=6, forecast=name)
     selections(first, record[:5])
     second.restore(first.state())
     assert second.state() is not None
     assert selections(second, record[5:]) == whole[5:]
+
+
+def test_a_forecast_that_is_not_there():
+    with pytest.raises(StagewiseError, match="forecast = 'luck': must be one of rolling, markov"):
+        Refl(forecast="luck")
 
 
 def test_a_rest_that_cannot_be():

@@ -4,9 +4,9 @@ import numpy as np
 
 from stagewise.decisions import Answer
 from stagewise.errors import StagewiseError
-from stagewise.outcomes import Outcome
+from stagewise.outcomes import Outcome, State
 from stagewise.policies.plan_policy import pool_flexible
-from stagewise.policies.policy import Policy, State, Wrapper
+from stagewise.policies.policy import Policy, Wrapper
 from stagewise.world.checks import finite
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round

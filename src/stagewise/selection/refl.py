@@ -11,9 +11,9 @@ import numpy as np
 from stagewise.outcomes import Outcome, State
 from stagewise.randomness import generator
 from stagewise.selection.selector import Selector, candidates, checked_k, number_of_clients
-from stagewise.world.checks import whole
+from stagewise.world.checks import one_of, whole
 from stagewise.world.costs import UNASSIGNED
-from stagewise.world.estimator import ParticipationEstimator
+from stagewise.world.forecasts import FORECASTS, Forecast, make_forecast
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray
 
@@ -23,8 +23,8 @@ class Refl(Selector):
     """The clients that are least likely to be online in the next round; equal ones in random order.
 
     REFL-style: its other half, updates that come late and count for less, has no place in rounds that
-    wait for everybody. REFL leaves the forecast to a model on each client; here it is the estimate of
-    Eq. 6 from the rounds seen, which begins with the scenario's probabilities.
+    wait for everybody. REFL leaves the forecast to a model on each client; here it is made from the
+    rounds seen, and begins with the scenario's probabilities.
 
     Parameters
     ----------
@@ -33,12 +33,15 @@ class Refl(Selector):
     rest : int
         For how many rounds a client that trained is not asked again, as long as there are others;
         5 in the authors' code.
+    forecast : {"rolling", "markov", "time-of-day", "mixture"}
+        Of who will be online (docs/availability.md); `rolling` is Eq. 6.
     seed : int
         Of the order of equal clients.
     """
 
     k: int | None = None
     rest: int = 5
+    forecast: str = "rolling"
     seed: int = 0
 
     uses_feedback = False  # who was online and who was asked is no matter of training
@@ -46,41 +49,42 @@ class Refl(Selector):
     def __post_init__(self) -> None:
         checked_k(self.k)
         whole("rest", self.rest, 0)
-        self._seen: ParticipationEstimator | None = None
+        one_of("forecast", self.forecast, FORECASTS)
+        self._forecast: Forecast | None = None
         self._restored: State = {}
         self._resting = np.zeros(0, dtype=np.int64)
 
     def select(self, round_: Round) -> IntArray:
         clients = candidates(round_)
-        forecast = self._estimator(round_).probabilities()[clients]
+        probability = self._forecast_of(round_).probabilities()[clients]
         resting = self._resting[clients] > 0
         turn = generator(self.seed, "REFL", round_.index).permutation(len(clients))
-        order = np.lexsort((turn, forecast, resting))
+        order = np.lexsort((turn, probability, resting))
         return clients[order][: number_of_clients(self.k, round_, len(clients))]
 
     def observe(self, outcome: Outcome) -> None:
         round_ = outcome.decision.round
-        self._estimator(round_).observe(round_.online)
+        self._forecast_of(round_).observe(round_.online)
         trained = outcome.decision.edge_of != UNASSIGNED
         # A client rests in the rounds R + 1 to R + rest - 1, as in the authors' code.
         self._resting = np.where(trained, max(self.rest - 1, 0), np.maximum(self._resting - 1, 0))
 
     def state(self) -> State:
-        if self._seen is None:
+        if self._forecast is None:
             return self._restored
-        return {"seen": self._seen.state(), "resting": self._resting}
+        return {"forecast": self._forecast.state(), "resting": self._resting}
 
     def restore(self, state: State) -> None:
-        self._seen, self._restored = None, state
+        self._forecast, self._restored = None, state
 
-    def _estimator(self, round_: Round) -> ParticipationEstimator:
-        """What was seen so far; the first round tells how many clients there are."""
-        if self._seen is None:
+    def _forecast_of(self, round_: Round) -> Forecast:
+        """From what was seen so far; the first round tells how many clients there are."""
+        if self._forecast is None:
             scenario = round_.scenario
             prior = scenario.clients.online_probability
-            self._seen = ParticipationEstimator(prior, scenario.estimator_window)
+            self._forecast = make_forecast(self.forecast, prior, window=scenario.estimator_window)
             self._resting = np.zeros(len(prior), dtype=np.int64)
             if self._restored:
-                self._seen.restore(self._restored["seen"])
+                self._forecast.restore(self._restored["forecast"])
                 self._resting = self._restored["resting"]
-        return self._seen
+        return self._forecast
