@@ -12,6 +12,7 @@ from stagewise.decisions import Answer
 from stagewise.policies import plan_policy
 from stagewise.policies.policy import Policy, Wrapper
 from stagewise.policies.registry import policy_factory, policy_names
+from stagewise.selection.selector import candidates
 from stagewise.testing import assert_conforms, conformance_problems
 from stagewise.world.rounds import Round
 
@@ -362,7 +363,10 @@ def test_wrappers_must_work_over_it():
             return super().decide(round_)
 
     problems = problems_with(Overcharged)
-    assert problems == ["wrapped, seed 0: diversity: raised RuntimeError('what is that?')"]
+    assert problems == [
+        f"wrapped, seed 0: {wrapper}: raised RuntimeError('what is that?')"
+        for wrapper in ("diversity", "label balance")
+    ]
 
 
 def test_a_refusal_of_several_lines_is_caught():
@@ -410,3 +414,23 @@ def test_a_wrapper_of_ones_own_conforms():
             return Answer(answer)
 
     assert conformance_problems(lambda s, *, seed, seconds: Modest(Counting()), seeds=1) == []
+
+
+def test_losses_that_were_told_are_feedback_too():
+    class Listener(Greedy):
+        """Rests where it was told a loss, and says that it does not listen."""
+
+        uses_feedback = False
+
+        def probe(self, round_):
+            self.heard = np.zeros(len(round_.online), dtype=bool)
+            return candidates(round_)
+
+        def told(self, clients, losses):
+            self.heard[clients[losses > 0.5]] = True
+
+        def decide(self, round_):
+            heard = getattr(self, "heard", np.zeros(len(round_.online), dtype=bool))
+            return Answer(np.where(heard, -1, super().decide(round_).edge_of))
+
+    assert any("`uses_feedback` must be true" in line for line in problems_with(Listener))

@@ -7,8 +7,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from stagewise.decisions import Decision, make_decision
+from stagewise.errors import shown
 from stagewise.outcomes import Outcome, expected_outcome
 from stagewise.policies.policy import Policy
+from stagewise.selection.selector import checked_clients
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
 
@@ -85,9 +87,7 @@ def run_rounds(
     began = time.perf_counter()
     for round_ in rounds:
         policy.prepare(round_)
-        probed = policy.probe(round_)
-        if probed is not None:
-            policy.told(probed, carrier.losses(probed))
+        tell_losses(policy, round_, carrier.losses)
         asked = time.perf_counter()
         answer = policy.decide(round_)
         decision_ms = 1000 * (time.perf_counter() - asked)
@@ -96,3 +96,12 @@ def run_rounds(
         policy.observe(outcome)
         yield PlayedRound(decision, outcome, time.perf_counter() - began)
         began = time.perf_counter()
+
+
+def tell_losses(policy: Policy, round_: Round, losses_of: Callable[[IntArray], FloatArray]) -> None:
+    """Tell the policy the losses that it wants to know before it decides, if it wants any."""
+    probed = policy.probe(round_)
+    if probed is not None:
+        where = f"policy {shown(policy.title)}, round {round_.index}: probe"
+        clients = checked_clients(round_, probed, where)
+        policy.told(clients, losses_of(clients))

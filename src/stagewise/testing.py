@@ -20,7 +20,7 @@ import numpy as np
 
 from stagewise.decisions import contract_violation, make_decision
 from stagewise.errors import StagewiseError, one_line
-from stagewise.loop import unknown_losses
+from stagewise.loop import tell_losses, unknown_losses
 from stagewise.outcomes import Outcome, expected_outcome
 from stagewise.policies.diverse import Diverse
 from stagewise.policies.label_balanced import LabelBalanced
@@ -34,7 +34,7 @@ from stagewise.world.fluctuation import fluctuate
 from stagewise.world.generate import numeric
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round, everybody_online
-from stagewise.world.scenario import IntArray, Links, Scenario
+from stagewise.world.scenario import FloatArray, IntArray, Links, Scenario
 
 _ROUNDS = 3
 _SECONDS = 0.05
@@ -119,8 +119,8 @@ def _try(make: Make, rounds: list[Round]) -> Iterator[str]:
         where = f"round {round_.index}: "
         before = _fingerprint(round_)
         with _attempt(f"{where}probe "):
-            _probe(policy, round_)
-            _probe(again, round_)
+            tell_losses(policy, round_, unknown_losses)
+            tell_losses(again, round_, unknown_losses)
         with _attempt(f"{where}decide "):
             answer, repeated = policy.decide(round_), again.decide(round_)
         if _fingerprint(round_) != before:
@@ -172,13 +172,18 @@ def _try_feedback(make: Make, rounds: list[Round]) -> Iterator[str]:
         return
     for round_ in rounds:
         with _attempt(f"round {round_.index}: "):
-            answer, expected = _play(told, round_, _trained), _play(untold, round_)
+            answer = _play(told, round_, _trained, _drawn_losses)
+            expected = _play(untold, round_)
         if not np.array_equal(answer, expected):
             yield (
                 f"round {round_.index}: answers depend on what training gave: `uses_feedback` must be "
                 f"true, but is not"
             )
             return
+
+
+def _drawn_losses(clients: IntArray) -> FloatArray:
+    return generator(0, "losses before training", len(clients)).random(len(clients))
 
 
 def _trained(outcome: Outcome) -> Outcome:
@@ -236,21 +241,17 @@ def _try_wrapper(
 
 
 def _play(
-    policy: Policy, round_: Round, change: Callable[[Outcome], Outcome] = lambda outcome: outcome
+    policy: Policy,
+    round_: Round,
+    change: Callable[[Outcome], Outcome] = lambda outcome: outcome,
+    losses_of: Callable[[IntArray], FloatArray] = unknown_losses,
 ) -> IntArray:
     """The answer in a round that then goes as decided, but for what `change` makes of it."""
-    _probe(policy, round_)
+    tell_losses(policy, round_, losses_of)
     answer = policy.decide(round_)
     decision = make_decision(round_, answer, method=policy.title, decision_ms=0.0)
     policy.observe(change(expected_outcome(decision)))
     return answer.edge_of
-
-
-def _probe(policy: Policy, round_: Round) -> None:
-    """Ask for the losses that the policy wants to know; nobody knows them here."""
-    clients = policy.probe(round_)
-    if clients is not None:
-        policy.told(clients, unknown_losses(clients))
 
 
 def _fingerprint(round_: Round) -> tuple[bytes, ...]:

@@ -42,9 +42,7 @@ _RULES = (
     "comparable**: measured, "
     "but on a stand-in for the paper's data or a part of it, with too few rounds to learn, or in a unit "
     "that the paper leaves open, such as seconds of its machine. **Not run**: not part of this "
-    "profile, or failed. Of forty comparisons of equals two are decided by chance. Comparisons "
-    "of two methods that trained on a part of the paper's data, as MNIST-5k of MNIST, are compared "
-    "with the paper's, and the note on the size says so."
+    "profile, or failed. Of forty comparisons of equals two are decided by chance."
 )
 
 

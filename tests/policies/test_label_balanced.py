@@ -122,6 +122,17 @@ def test_it_goes_on_from_its_state() -> None:
     assert rest == whole[5:]
 
 
+def test_a_label_that_nobody_trains_does_not_cost_without_end() -> None:
+    policy = LabelBalanced(Recorder([[]]))
+    served = np.ones(SCENARIO.labels)
+    served[0] = 0.0
+    policy.restore({"served": served})
+    [played] = run_rounds(policy, everybody(SCENARIO, 1))
+    surcharge = policy.policy.seen[0]
+    assert np.isfinite(surcharge).all() and surcharge.max() < 10
+    assert not played.decision.assignment
+
+
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(StagewiseError, match="label balance: needs a policy that takes surcharges"):
         LabelBalanced(make_policy("fedcs", SCENARIO))

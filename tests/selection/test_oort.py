@@ -86,7 +86,7 @@ def test_it_selects_as_algorithm_1(seed, k, window):
     assert found == alg_1(record, k, window)
 
 
-def test_clients_are_given_a_rest_after_so_many_rounds():
+def test_clients_that_were_asked_more_often_are_not_asked_again():
     record = recorded(3, rounds=12)
     found = selections(Oort(k=10, most_rounds=2, seed=5), record)
     assert found == alg_1(record, 10, most_rounds=2) != alg_1(record, 10)

@@ -5,6 +5,7 @@ import pytest
 
 from small_runs import small_run
 from stagewise.deciding import solve
+from stagewise.errors import StagewiseError
 from stagewise.policies.compose import Compose
 from stagewise.policies.remedied import Remedied
 from stagewise.runs.config import Replanning
@@ -55,3 +56,24 @@ def test_the_simulator_knows_whatever_the_number_of_workers():
     assert heard[0] == heard[1]
     means = [np.mean(losses) for losses in heard[0]]
     assert means[0] > means[1] > means[2] > 0
+
+
+@pytest.mark.parametrize(
+    ("probed", "rule"),
+    [
+        ([1, 1], "probe gave 1 twice: must give a client once"),
+        ([0, 5], "probe gave 5: must be the number of an online client with a link that is up"),
+        ([99], "probe gave 99: must be the number of an online client"),
+        (["c0"], "probe"),
+    ],
+)
+def test_only_those_who_are_online_can_be_asked(probed, rule):
+    class Wrong(Curious):
+        def probe(self, round_):
+            return probed
+
+    scenario = numeric(clients=6, edges=1, seed=0)
+    online = [True, True, True, True, True, False]
+    with pytest.raises(StagewiseError, match=rule) as refusal:
+        solve(scenario, [np.array(online)], Compose(Wrong(), LeastDelay()))
+    assert "\n" not in str(refusal.value)

@@ -3,12 +3,12 @@
 import numpy as np
 
 from stagewise.decisions import Answer
-from stagewise.errors import StagewiseError, shown
+from stagewise.errors import shown
 from stagewise.outcomes import Outcome, State
 from stagewise.policies.policy import Policy
 from stagewise.selection.associator import Associator
-from stagewise.selection.selector import Selector, candidates
-from stagewise.world.checks import frozen_array, instance_of
+from stagewise.selection.selector import Selector, checked_clients
+from stagewise.world.checks import instance_of
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
@@ -57,25 +57,11 @@ class Compose(Policy):
         self.selector.told(clients, losses)
 
     def decide(self, round_: Round) -> Answer:
-        selected = self._checked(round_, self.selector.select(round_))
+        where = f"selector {shown(self.selector.title)}, round {round_.index}: select"
+        selected = checked_clients(round_, self.selector.select(round_), where)
         if len(selected) == 0:
             return Answer(np.full(len(round_.online), UNASSIGNED))
         return Answer(self.associator.associate(round_, selected))
-
-    def _checked(self, round_: Round, selected: object) -> IntArray:
-        """What the selector gave, ascending, if it can train."""
-        where = f"selector {shown(self.selector.title)}, round {round_.index}: select"
-        numbers: IntArray = np.sort(frozen_array(where, selected, np.int64), axis=None)
-        strange = np.setdiff1d(numbers, candidates(round_))
-        if len(strange):
-            raise StagewiseError(
-                f"{where} gave {strange[0]}: must be the number of an online client with a link that "
-                f"is up"
-            )
-        if (numbers[1:] == numbers[:-1]).any():
-            twice = numbers[1:][numbers[1:] == numbers[:-1]][0]
-            raise StagewiseError(f"{where} gave {twice} twice: must give a client once")
-        return numbers
 
     def observe(self, outcome: Outcome) -> None:
         self.selector.observe(outcome)

@@ -14,6 +14,7 @@ from stagewise.world.scenario import FloatArray, Scenario
 
 WEIGHT = 0.5
 _FADING = 0.9  # what a round more leaves of the labels served before
+_LEAST_SHARE = 1e-4  # of a label that nobody online holds: what it is worth has an end
 
 
 class LabelBalanced(Wrapper):
@@ -67,7 +68,7 @@ class LabelBalanced(Wrapper):
         that makes the least of them 0.
         """
         own = scenario.clients.label_counts / scenario.clients.data[:, None]
-        above = np.log(served / served.sum() / scenario.target)
+        above = np.log(np.maximum(served / served.sum(), _LEAST_SHARE) / scenario.target)
         surcharge = self.weight * (own @ above)
         return np.asarray(surcharge - surcharge.min())
 

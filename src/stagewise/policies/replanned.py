@@ -207,7 +207,7 @@ class Replanned(Wrapper):
         own: State = {
             "orders": [list(order) for order in self.orders],
             "adopted": list(self.adopted),
-            **self._forecast.state(),
+            "forecast": self._forecast.state(),
         }
         if self.triggers.absence_gap is not None:
             own["recent"] = np.array(self._recent, dtype=np.bool_)
@@ -221,7 +221,8 @@ class Replanned(Wrapper):
         super().restore(state)
         self.orders = [(index, reason) for index, reason in state["orders"]]
         self.adopted = list(state["adopted"])
-        self._forecast.restore(state)
+        # In older checkpoints what it learned stands beside the rest.
+        self._forecast.restore(state.get("forecast", state))
         if self.triggers.absence_gap is not None:
             self._recent = deque(state["recent"], self._recent.maxlen)
         in_force = [index for index, _ in self.orders]

@@ -14,10 +14,12 @@ from typing import Any, get_args
 from stagewise.errors import StagewiseError, one_line, shown
 from stagewise.selection.associator import Associator
 from stagewise.selection.selector import Selector
-from stagewise.world.checks import instance_of, seed_number
+from stagewise.world.checks import finite, instance_of, seed_number
 from stagewise.world.scenario import Scenario
 
 DEFAULT_SELECTOR, DEFAULT_ASSOCIATOR = "all-online", "least-delay"
+
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 SELECTORS = {
     "all-online": "stagewise.selection.random_selection:AllOnline",
@@ -149,7 +151,7 @@ def component_factory(kind: str, name: str) -> Make:
     """What makes the `kind` called `name`, with its options; every mistake in it is an error."""
     base, *options = name.split(",")
     make = _loaded(kind, base)
-    parameters = signature(make).parameters
+    parameters = _parameters(make)
     known = {key: p for key, p in parameters.items() if key not in _GIVEN}
     read = {}
     for option in options:
@@ -160,7 +162,18 @@ def component_factory(kind: str, name: str) -> Make:
             )
             raise StagewiseError(f"{kind} = {shown(name)}: {shown(option)}: {rule}, each once")
         read[key] = _value(f"{kind} = {shown(name)}: {key}", text, known[key])
+    for key, parameter in known.items():
+        if key not in read and parameter.default is Parameter.empty and parameter.kind in _BY_NAME:
+            raise StagewiseError(f"{kind} = {shown(name)}: must have the option {key}")
     return partial(make, **read)
+
+
+def _parameters(make: Make) -> Mapping[str, Parameter]:
+    """Those of a class or function, with annotations that were written as text."""
+    try:
+        return signature(make, eval_str=True).parameters
+    except NameError:  # a name that is there for type checkers only
+        return signature(make).parameters
 
 
 def _value(field: str, text: str, parameter: Parameter) -> object:
@@ -179,7 +192,10 @@ def _value(field: str, text: str, parameter: Parameter) -> object:
 def _made(
     kind: str, wanted: type, name: str, scenario: Scenario, seed: int, seconds: float | None
 ) -> Any:
+    instance_of("name", name, str)
     instance_of("scenario", scenario, Scenario)
+    if seconds is not None:
+        finite("seconds", seconds, 0, open_below=True)
     make = component_factory(kind, name)
     given = {"scenario": scenario, "seed": seed_number(seed), "seconds": seconds}
     parameters = signature(make).parameters

@@ -55,7 +55,8 @@ class Oort(Selector):
     clip : float
         The percentile of utilities, as a part of 1, above which they count as that.
     most_rounds : int, optional
-        After how many rounds a client is no longer asked; by default never.
+        A client that was asked more often than this is never asked again, as in the authors' code,
+        so that in the end nobody is left; by default all are.
     seed : int
         Of the draws.
     """

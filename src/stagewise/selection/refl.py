@@ -11,9 +11,9 @@ import numpy as np
 from stagewise.outcomes import Outcome, State
 from stagewise.randomness import generator
 from stagewise.selection.selector import Selector, candidates, checked_k, number_of_clients
-from stagewise.world.checks import one_of, whole
+from stagewise.world.checks import finite, one_of, whole
 from stagewise.world.costs import UNASSIGNED
-from stagewise.world.forecasts import FORECASTS, Forecast, make_forecast
+from stagewise.world.forecasts import FORECASTS, ROUND_SECONDS, Forecast, make_forecast
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray
 
@@ -31,10 +31,12 @@ class Refl(Selector):
     k : int, optional
         How many clients; by default what the round needs (`number_of_clients`).
     rest : int
-        For how many rounds a client that trained is not asked again, as long as there are others;
-        5 in the authors' code.
+        The first round after it trained in which a client is asked again, as long as there are
+        others; 5 in the authors' code.
     forecast : {"rolling", "markov", "time-of-day", "mixture"}
         Of who will be online (docs/availability.md); `rolling` is Eq. 6.
+    round_seconds : float
+        `time-of-day` and `mixture`: the time from one round to the next.
     seed : int
         Of the order of equal clients.
     """
@@ -42,6 +44,7 @@ class Refl(Selector):
     k: int | None = None
     rest: int = 5
     forecast: str = "rolling"
+    round_seconds: float = ROUND_SECONDS
     seed: int = 0
 
     uses_feedback = False  # who was online and who was asked is no matter of training
@@ -50,6 +53,7 @@ class Refl(Selector):
         checked_k(self.k)
         whole("rest", self.rest, 0)
         one_of("forecast", self.forecast, FORECASTS)
+        finite("round_seconds", self.round_seconds, 0, open_below=True)
         self._forecast: Forecast | None = None
         self._restored: State = {}
         self._resting = np.zeros(0, dtype=np.int64)
@@ -82,7 +86,12 @@ class Refl(Selector):
         if self._forecast is None:
             scenario = round_.scenario
             prior = scenario.clients.online_probability
-            self._forecast = make_forecast(self.forecast, prior, window=scenario.estimator_window)
+            self._forecast = make_forecast(
+                self.forecast,
+                prior,
+                window=scenario.estimator_window,
+                round_seconds=self.round_seconds,
+            )
             self._resting = np.zeros(len(prior), dtype=np.int64)
             if self._restored:
                 self._forecast.restore(self._restored["forecast"])

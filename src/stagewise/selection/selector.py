@@ -5,8 +5,9 @@ from math import ceil
 
 import numpy as np
 
+from stagewise.errors import StagewiseError
 from stagewise.selection.component import Component
-from stagewise.world.checks import whole
+from stagewise.world.checks import frozen_array, whole
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
 
@@ -65,6 +66,20 @@ def candidates(round_: Round) -> IntArray:
     able = np.zeros(len(round_.online), dtype=np.bool_)
     able[round_.scenario.links.client[round_.usable]] = True
     return np.flatnonzero(able)
+
+
+def checked_clients(round_: Round, given: object, where: str) -> IntArray:
+    """The client numbers `given`, ascending, if each is once one of `candidates(round_)`."""
+    numbers: IntArray = np.sort(frozen_array(where, given, np.int64), axis=None)
+    strange = np.setdiff1d(numbers, candidates(round_))
+    if len(strange):
+        raise StagewiseError(
+            f"{where} gave {strange[0]}: must be the number of an online client with a link that is up"
+        )
+    if (numbers[1:] == numbers[:-1]).any():
+        twice = numbers[1:][numbers[1:] == numbers[:-1]][0]
+        raise StagewiseError(f"{where} gave {twice} twice: must give a client once")
+    return numbers
 
 
 def number_of_clients(k: int | None, round_: Round, among: int) -> int:
