@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from live_cases import ScriptedTransport, play, run_in, two_edges
 
-from stagewise import Answer, Policy
+from stagewise import Answer, Policy, plug_ins
 from stagewise.checker import check
 from stagewise.cli.main import main
 from stagewise.decisions import load_decision_records
@@ -73,7 +73,8 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path):
 def installed(monkeypatch):
     """As if a package had an entry point for it."""
     point = EntryPoint("at-random", f"{__name__}:AtRandom", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda *, group: EntryPoints([point]))
+    points = EntryPoints([point])
+    monkeypatch.setattr(plug_ins, "entry_points", lambda *, group: points.select(group=group))
 
 
 def test_a_deployment_by_name(tmp_path, installed, monkeypatch):

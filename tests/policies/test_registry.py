@@ -10,11 +10,11 @@ import pytest
 
 import stagewise
 from helpers import decide_round, random_scenario
+from stagewise import plug_ins
 from stagewise.comparison import compare
 from stagewise.deciding import solve
 from stagewise.decisions import Answer, contract_violation
 from stagewise.errors import StagewiseError
-from stagewise.policies import registry
 from stagewise.policies.policy import Policy
 from stagewise.policies.registry import make_policy, policy_factory, policy_name, policy_names
 from stagewise.world.participation import bernoulli
@@ -109,7 +109,7 @@ def test_a_package_that_cannot_be_loaded(plug_in, name, reason):
 
 def test_the_name_of_a_missing_package(monkeypatch):
     points = EntryPoints([EntryPoint("gone", "not_installed_anywhere:f", "stagewise.policies")])
-    monkeypatch.setattr(registry, "entry_points", lambda *, group: points)
+    monkeypatch.setattr(plug_ins, "entry_points", lambda *, group: points.select(group=group))
     assert policy_names()[-1] == "gone"
     with pytest.raises(StagewiseError, match=r"method 'gone': .*ModuleNotFoundError"):
         policy_factory("gone")

@@ -2,12 +2,12 @@
 
 import pytest
 
+from stagewise import plug_ins
 from stagewise.cli.options import listed_methods
 from stagewise.comparison import compare
 from stagewise.deciding import solve
 from stagewise.errors import StagewiseError
 from stagewise.policies.registry import make_policy, policy_factory, policy_names
-from stagewise.selection import catalogue
 from stagewise.selection.catalogue import (
     associator_names,
     make_associator,
@@ -118,22 +118,22 @@ def test_those_of_installed_packages(monkeypatch):
     def mine():
         return make_selector("random-k,k=2", SCENARIO)
 
-    def installed(kind):
-        return [Point(lambda: mine)] if kind == "selector" else []
+    def installed(*, group):
+        return [Point(lambda: mine)] if group == "stagewise.selectors" else []
 
-    monkeypatch.setattr(catalogue, "_installed", installed)
+    monkeypatch.setattr(plug_ins, "entry_points", installed)
     assert selector_names()[-1] == "mine"
     assert make_policy("mine+hashed", SCENARIO).title == "mine+hashed"
 
     def broken():
         raise RuntimeError("no GPU\nfound")
 
-    monkeypatch.setattr(catalogue, "_installed", lambda kind: [Point(broken)])
+    monkeypatch.setattr(plug_ins, "entry_points", lambda *, group: [Point(broken)])
     with pytest.raises(StagewiseError, match=r"selector 'mine': .*RuntimeError: no GPU found"):
         make_selector("mine", SCENARIO)
 
 
 def test_what_a_package_makes_must_be_one(monkeypatch):
-    monkeypatch.setattr(catalogue, "_installed", lambda kind: [Point(lambda: lambda: 3)])
+    monkeypatch.setattr(plug_ins, "entry_points", lambda *, group: [Point(lambda: lambda: 3)])
     with pytest.raises(StagewiseError, match=r"associator = 3: must be a Associator"):
         make_associator("mine", SCENARIO)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from stagewise import plug_ins
 from stagewise.cli.main import main
 from stagewise.deploy.status import read_status
-from stagewise.selection import catalogue
 from stagewise.selection.catalogue import associator_names, selector_names
 from stagewise.testing import assert_conforms
 
@@ -61,10 +61,10 @@ class Point:
 
 @pytest.fixture
 def installed(names, monkeypatch):
-    def points(kind):
-        return [Point(names["Hungry"])] if kind == "selector" else []
+    def points(*, group):
+        return [Point(names["Hungry"])] if group == "stagewise.selectors" else []
 
-    monkeypatch.setattr(catalogue, "_installed", points)
+    monkeypatch.setattr(plug_ins, "entry_points", points)
 
 
 @pytest.mark.parametrize("dataset", ["digits", "mnist5k"])

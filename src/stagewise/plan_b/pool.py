@@ -42,14 +42,20 @@ def pool(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) ->
         found = pick_from_library(instance, library, round_, surcharge)
     else:
         found = pick_on_the_spot(instance, library, round_, problem.pinned)
+    return searched(instance, found, plan.seed, round_.index, seconds)
+
+
+def searched(
+    instance: Instance, found: Found, seed: int, index: int, seconds: float | None
+) -> IntArray:
+    """The assignment of `found`, or a better one if it breaks limits and a search in `seconds` helps."""
     if found.violation > 0:
-        seed = integer_seed(plan.seed, "pool", round_.index)
-        harder = search_harder(instance, found, seed, seconds)
+        harder = _search_harder(instance, found, integer_seed(seed, "pool", index), seconds)
         found = harder if harder.better_than(found) else found
     return found.assignment
 
 
-def search_harder(instance: Instance, found: Found, seed: int, seconds: float | None) -> Found:
+def _search_harder(instance: Instance, found: Found, seed: int, seconds: float | None) -> Found:
     """Local search from `found`; in a large system only at the edges that are in violation."""
     focus = None
     if len(instance.capacity) > LARGEST_WHOLE:
@@ -77,7 +83,7 @@ def load_pool() -> None:
         round_ = everybody_online(scenario)
         instance = build_instance(p0(round_))
         found = pick_from_library(instance, build_library(scenario), round_)
-        search_harder(instance, found, 0, None)
+        _search_harder(instance, found, 0, None)
 
 
 def library_of(plan: Plan) -> Library:

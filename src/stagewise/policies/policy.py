@@ -1,19 +1,20 @@
 """The seam: whatever decides is a `Policy`, and whatever changes decisions wraps one."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Protocol
 
 from stagewise.decisions import Answer, require_contract
 from stagewise.errors import StagewiseError
 from stagewise.outcomes import Outcome, State
 from stagewise.plans import Plan
 from stagewise.problem.statement import Mode
+from stagewise.selection.component import Component
 from stagewise.world.checks import instance_of
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 
-class Policy(ABC):
+class Policy(Component, ABC):
     """Decides round after round. Only `decide` must be written; the rest has defaults.
 
     A policy made again with the same seed, and told the same, must give the same answers.
@@ -30,25 +31,13 @@ class Policy(ABC):
     [False, False]
     """
 
-    name: str = ""
-    """What decisions call it; the class's name where it is empty."""
     mode: Mode = "flexible"
     """`strict` where every online long-term client must serve its own edge (12d)."""
     plan_b: str | None = None
     """For one that follows a plan: by which method absent clients are replaced."""
     takes_surcharge: bool = False
     """Whether `decide` looks at `round.surcharge`, which diversity needs."""
-
-    uses_feedback: bool = False
-    """Whether answers depend on what training gave; true of a class that has an `observe` or a `told`
-    of its own and says nothing else. Without, rounds can be decided before they are trained, or once
-    for all."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        learns = "observe" in vars(cls) or "told" in vars(cls)
-        if learns and "uses_feedback" not in vars(cls):
-            cls.uses_feedback = True
+    uses_feedback = False  # by itself
 
     @property
     def plan(self) -> Plan | None:
@@ -77,23 +66,8 @@ class Policy(ABC):
         clients than its capacity. The round must not be changed.
         """
 
-    def observe(self, outcome: Outcome) -> None:
-        """Learn from what a round gave; called after every round, in order."""
-
-    def state(self) -> State:
-        """All that `decide` depends on beside the scenario, the plan, the seed and the round."""
-        return {}
-
-    def restore(self, state: State) -> None:
-        """Be as when `state` was taken."""
-
     def close(self) -> None:
         """Give up whatever is under way."""
-
-    @property
-    def title(self) -> str:
-        """The name, or that of the class."""
-        return self.name or type(self).__name__
 
 
 class PolicyFactory(Protocol):

@@ -3,14 +3,12 @@
 A selector and an associator with a plus between them are a policy too: `oort+nearest`.
 """
 
-from collections.abc import Iterable
 from functools import partial
-from importlib import import_module
-from importlib.metadata import entry_points
 from inspect import signature
 from typing import Any
 
-from stagewise.errors import StagewiseError, one_line, shown
+from stagewise.errors import StagewiseError, shown
+from stagewise.plug_ins import load_named, names_in
 from stagewise.policies.compose import Compose
 from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.selection.catalogue import (
@@ -62,8 +60,7 @@ def policy_names() -> list[str]:
     >>> "pool-flexible" in stagewise.policy_names()
     True
     """
-    ours = [*_BUILT_IN, *METHODS_THAT_ASSOCIATE, *selector_names()]
-    return [*ours, *sorted({point.name for point in _installed()} - set(ours))]
+    return names_in([*_BUILT_IN, *METHODS_THAT_ASSOCIATE, *selector_names()], ENTRY_POINTS)
 
 
 def policy_name(policy: PolicyLike) -> str:
@@ -84,20 +81,9 @@ def policy_factory(name: str) -> PolicyFactory:
         if "reading" not in signature(read).parameters:
             raise StagewiseError(f"method = {shown(name)}: {base} has no readings")
         return partial(read, reading=reading)
-    if name in _BUILT_IN:
-        module, _, attribute = _BUILT_IN[name].partition(":")
-        factory: PolicyFactory = getattr(import_module(module), attribute)
+    factory: PolicyFactory | None = load_named("method", name, _BUILT_IN, ENTRY_POINTS)
+    if factory is not None:
         return factory
-    for point in _installed():
-        if point.name == name:
-            try:
-                factory = point.load()
-            except Exception as error:
-                reason = one_line(f"{type(error).__name__}: {error}")
-                raise StagewiseError(
-                    f"method {shown(name)}: its package cannot be loaded: {reason}"
-                ) from error
-            return factory
     parts = parts_of(name)
     if parts is not None:
         return _composed(*parts)
@@ -167,7 +153,3 @@ def make_policy(
     if isinstance(policy, str) or not made.name:
         made.name = policy_name(policy)
     return made
-
-
-def _installed() -> Iterable[Any]:
-    return entry_points(group=ENTRY_POINTS)

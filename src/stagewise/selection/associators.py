@@ -5,10 +5,10 @@ from hashlib import blake2b
 
 import numpy as np
 
-from stagewise.plan_b.pool import library_for, load_pool, search_harder
+from stagewise.plan_b.pool import library_for, load_pool, searched
 from stagewise.pool.pick import pick_from_library
 from stagewise.problem.statement import p0
-from stagewise.randomness import generator, integer_seed
+from stagewise.randomness import generator
 from stagewise.search.instance import build_instance
 from stagewise.selection.associator import Associator, links_of, place_by
 from stagewise.world.costs import UNASSIGNED, transmission_delay_s
@@ -115,8 +115,4 @@ class PoolAssociator(Associator):
         among = replace(round_, online=there)
         instance = build_instance(p0(among))
         found = pick_from_library(instance, self._library, among)
-        if found.violation > 0:
-            seed = integer_seed(self._seed, "pool", round_.index)
-            harder = search_harder(instance, found, seed, self._seconds)
-            found = harder if harder.better_than(found) else found
-        return found.assignment
+        return searched(instance, found, self._seed, round_.index, self._seconds)

@@ -6,12 +6,11 @@ A name may have options: `oort,k=20,exploration=0.5`. They are the parameters of
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
-from importlib.metadata import entry_points
 from inspect import Parameter, signature
 from typing import Any, get_args
 
-from stagewise.errors import StagewiseError, one_line, shown
+from stagewise.errors import StagewiseError, shown
+from stagewise.plug_ins import load_named, names_in
 from stagewise.selection.associator import Associator
 from stagewise.selection.selector import Selector
 from stagewise.world.checks import finite, instance_of, seed_number
@@ -206,27 +205,11 @@ def _made(
 
 
 def _names(kind: str) -> list[str]:
-    ours = _TABLES[kind]
-    return [*ours, *sorted({point.name for point in _installed(kind)} - set(ours))]
+    return names_in(_TABLES[kind], f"stagewise.{kind}s")
 
 
 def _loaded(kind: str, name: str) -> Make:
-    if name in _TABLES[kind]:
-        module, _, attribute = _TABLES[kind][name].partition(":")
-        make: Make = getattr(import_module(module), attribute)
-        return make
-    for point in _installed(kind):
-        if point.name == name:
-            try:
-                make = point.load()
-            except Exception as error:
-                reason = one_line(f"{type(error).__name__}: {error}")
-                raise StagewiseError(
-                    f"{kind} {shown(name)}: its package cannot be loaded: {reason}"
-                ) from error
-            return make
-    raise StagewiseError(f"{kind} = {shown(name)}: must be one of {', '.join(_names(kind))}")
-
-
-def _installed(kind: str) -> Any:
-    return entry_points(group=f"stagewise.{kind}s")
+    make: Make | None = load_named(kind, name, _TABLES[kind], f"stagewise.{kind}s")
+    if make is None:
+        raise StagewiseError(f"{kind} = {shown(name)}: must be one of {', '.join(_names(kind))}")
+    return make

@@ -1,4 +1,4 @@
-"""What selectors and associators have in common: they may learn, and they can be resumed."""
+"""What policies, selectors and associators have in common: they may learn, and can be resumed."""
 
 from typing import Any
 
@@ -6,14 +6,15 @@ from stagewise.outcomes import Outcome, State
 
 
 class Component:
-    """A part of a policy, with the words that a policy has for learning and resuming."""
+    """A policy or a part of one: the words for learning and resuming."""
 
     name: str = ""
     """What decisions call it; the class's name where it is empty."""
 
     uses_feedback: bool = False
     """Whether answers depend on what training gave; true of a class that has an `observe` or a `told` of
-    its own and says nothing else."""
+    its own and says nothing else. Without, rounds can be decided before they are trained, or once for
+    all."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -25,7 +26,7 @@ class Component:
         """Learn from what a round gave; called after every round, in order."""
 
     def state(self) -> State:
-        """All that answers depend on beside the scenario, the seed and the round."""
+        """All that answers depend on beside the scenario, the plan, the seed and the round."""
         return {}
 
     def restore(self, state: State) -> None:
