@@ -89,7 +89,10 @@ def _cell(
     for axis in experiment.axes:
         if axis.field == "dataset":
             point[axis.name] = in_place.get(str(point[axis.name]), point[axis.name])
-        _put(fields, axis.field, point[axis.name], experiment.id)
+        if axis.field is None:
+            _merge(fields, axis.fields.get(str(point[axis.name]), {}))
+        else:
+            _put(fields, axis.field, point[axis.name], experiment.id)
     fields |= {"measure": experiment.measure, "policy": policy, "seed": seed}
     setting = make_setting(fields, experiment.id)
     if setting.dataset in in_place:

@@ -26,11 +26,17 @@ class Axis(_Table, frozen=True, kw_only=True):
     """One thing that is varied."""
 
     name: str
-    field: str
+    field: str | None = None
     """The field of `Setting` it sets, with dots: `scenario.clients`."""
+    fields: dict[str, dict[str, Any]] = {}
+    """Where a value stands for several fields: by value, those it sets; others set none."""
     values: list[Value]
     label: str
     """For pictures and tables, with the unit."""
+
+    def __post_init__(self) -> None:
+        if (self.field is None) != bool(self.fields):
+            raise StagewiseError("must have either field or fields")
 
 
 class Profile(_Table, frozen=True, kw_only=True):
@@ -55,7 +61,7 @@ class Panel(_Table, frozen=True, kw_only=True):
 
     form: Literal["curves", "bars", "sweep", "matrix"]
     """curves: accuracy by round; bars: a bar a policy; sweep: a line a policy along `x`;
-    matrix: coloured cells along `x` and `y`, for one policy."""
+    matrix: coloured cells along `x` and `y` for one policy, or along `x` with a row a policy."""
     title: str
     quantity: str
     """A name of `stagewise_experiments.quantities`."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from stagewise.datasets.catalogue import SOURCES, available, data_root
 from stagewise.errors import StagewiseError
 from stagewise.world.generate import TASKS
-from stagewise_experiments.measures.scenarios import EUA_FILE, TRACE_FILE
+from stagewise_experiments.measures.scenarios import EUA_FILE, MESH_FILES, TRACE_FILE
 from stagewise_experiments.setting import Setting
 
-_FILES = {"eua": EUA_FILE, "availability-trace": TRACE_FILE}
+_FILES = {"eua": (EUA_FILE,), "nycmesh": MESH_FILES, "availability-trace": (TRACE_FILE,)}
 """Data other than images, with their places below the data folder."""
 
 MISSING = "missing"
@@ -23,8 +23,8 @@ def data_of(setting: Setting) -> list[str]:
     task = setting.scenario.task or setting.dataset
     if task not in TASKS and task not in names:  # its sizes are counted
         names.append(task)
-    if setting.scenario.kind == "eua":
-        names.append("eua")
+    if setting.scenario.kind in _FILES:
+        names.append(setting.scenario.kind)
     if setting.participation.model == "trace":
         names.append("availability-trace")
     return names
@@ -34,9 +34,7 @@ def missing_data() -> set[str]:
     """The data sets and files that are not found here."""
     root = data_root()
     missing = {finding.name for finding in available() if not finding.found}
-    return missing | {
-        name for name, file in _FILES.items() if root is None or not (root / file).is_file()
-    }
+    return missing | {name for name in _FILES if not _found(name, root)}
 
 
 def fingerprint(name: str) -> str:
@@ -50,17 +48,23 @@ def fingerprint(name: str) -> str:
 @cache
 def _fingerprint(name: str, root: Path | None) -> str:
     if name in _FILES:
-        path = None if root is None else root / _FILES[name]
-        return _digest([path]) if path is not None and path.is_file() else MISSING
+        found = _found(name, root)
+        return _digest(found) if found else MISSING
     source = SOURCES[name]
-    found = source.find(root)
-    if found is None or found.missing:
+    images = source.find(root)
+    if images is None or images.missing:
         return MISSING
     contents = getattr(source, "contents", None)
     if contents is not None and contents.array_sha256 is not None:
         # Whatever the layout: other contents are refused when they are read.
         return hashlib.sha256("\n".join(contents.array_sha256).encode()).hexdigest()
-    return _digest(list(found.paths))
+    return _digest(list(images.paths))
+
+
+def _found(name: str, root: Path | None) -> list[Path]:
+    """The files of data other than images; none unless all are there."""
+    paths = [] if root is None else [root / file for file in _FILES[name]]
+    return paths if all(path.is_file() for path in paths) else []
 
 
 def _digest(paths: list[Path]) -> str:

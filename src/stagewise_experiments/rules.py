@@ -23,7 +23,7 @@ from stagewise_experiments.experiment import (
     ProfileName,
     Value,
 )
-from stagewise_experiments.quantities import OPTIMUM, QUANTITIES
+from stagewise_experiments.quantities import QUANTITIES
 from stagewise_experiments.setting import Setting
 
 OF_THE_CELL = ("measure", "policy", "seed")
@@ -105,9 +105,13 @@ class _Check:
     def axis(self, where: str, axis: Axis, before: list[Axis]) -> None:
         if not axis.name or axis.name in {other.name for other in before}:
             self.refuse(f"{where}.name", axis.name, "must be a name that no other axis has")
-        self.one(f"{where}.field", axis.field, list(setting_fields()))
-        if axis.field in {other.field for other in before}:
-            self.refuse(f"{where}.field", axis.field, "must not be set by two axes")
+        if axis.field is not None:
+            self.one(f"{where}.field", axis.field, list(setting_fields()))
+            if axis.field in {other.field for other in before}:
+                self.refuse(f"{where}.field", axis.field, "must not be set by two axes")
+        for value, table in axis.fields.items():
+            self.one(f"{where}.fields", value, self.values_of(axis.name))
+            self.own_fields(f"{where}.fields.{value}", table)
         self.different(f"{where}.values", axis.values)
 
     def panel(self, where: str, panel: Panel) -> None:
@@ -117,7 +121,9 @@ class _Check:
         self.of_policy(f"{where}.policy", panel.policy)
         self.of_policy(f"{where}.relative_to", panel.relative_to)
         self.place(f"{where}.where", panel.where)
-        needs = {"sweep": ("x",), "matrix": ("x", "y", "policy")}.get(panel.form, ())
+        needs = {"sweep": ["x"], "matrix": ["x"]}.get(panel.form, [])
+        if panel.form == "matrix" and (panel.y or panel.policy):
+            needs += ["y", "policy"]
         for name in needs:
             if getattr(panel, name) is None:
                 self.refuse(f"{where}.form", panel.form, f"must have {name}")
@@ -140,7 +146,7 @@ class _Check:
         if claim.headline and not claim.ours:
             self.refuse(f"{where}.headline", claim.headline, "must have ours")
         self.place(f"{where}.at", claim.at)
-        if claim.missed and not claim.quantity.endswith("_to_target"):
+        if claim.missed and QUANTITIES[claim.quantity].rounds is None:
             self.refuse(f"{where}.missed", claim.missed, "must be of a quantity to a target")
         if claim.somewhere and not (claim.at_most or claim.at_least):
             self.refuse(f"{where}.somewhere", claim.somewhere, "must have at_most or at_least")
@@ -212,8 +218,9 @@ class _Check:
 
     def quantity(self, where: str, name: str) -> None:
         self.one(where, name, QUANTITIES)
-        if QUANTITIES[name].against_optimum and OPTIMUM not in self.experiment.policies:
-            self.refuse(where, name, f"needs the policy {OPTIMUM}")
+        beside = QUANTITIES[name].beside
+        if beside and beside not in self.experiment.policies:
+            self.refuse(where, name, f"needs the policy {beside}")
 
     def different(self, where: str, values: list[Any]) -> None:
         if not values:

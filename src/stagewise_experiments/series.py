@@ -8,7 +8,7 @@ from functools import cached_property
 
 from stagewise_experiments.experiment import Axis, Experiment, Point, Value
 from stagewise_experiments.names import dataset_name
-from stagewise_experiments.quantities import OPTIMUM, accuracy_curve, quantity
+from stagewise_experiments.quantities import BESIDE, Outputs, accuracy_curve, quantity
 from stagewise_experiments.results import CellResult, Result
 from stagewise_experiments.statistics import Estimate, estimate
 
@@ -114,15 +114,22 @@ class Series:
         return {seed: value for seed, value in found.items() if value is not None}
 
     def _value(self, name: str, cell: CellResult) -> float | None:
-        measured, outputs = quantity(name), cell.outputs or {}
-        if measured.against_optimum is not None:
-            best = self._cells.get(_place(OPTIMUM, cell.point, cell.seed))
-            return None if best is None else measured.against_optimum(outputs, best.outputs or {})
-        value = measured.value(outputs)
+        outputs = self._outputs(name, cell)
+        if outputs is None:
+            return None
+        value = quantity(name).value(outputs)
         if value == math.inf and not outputs.get("stopped"):
             # A run that ended early without diverging was ended by a looser rule for the target.
             return value if len(outputs["rounds"]) >= cell.setting.rounds else None
         return value
+
+    def _outputs(self, name: str, cell: CellResult) -> Outputs | None:
+        """What the quantity is read off; None where the cell it is measured against is missing."""
+        outputs, policy = cell.outputs or {}, quantity(name).beside
+        if not policy:
+            return outputs
+        other = self._cells.get(_place(policy, cell.point, cell.seed))
+        return None if other is None else {**outputs, BESIDE: other.outputs or {}}
 
     def estimate(
         self, name: str, policy: str, point: Point, relative_to: str | None = None
@@ -181,7 +188,7 @@ class Series:
     def _rounds(self, name: str, place: Place, seed: int) -> float:
         """To the target; 0 for quantities that have none."""
         rounds = quantity(name).rounds
-        outputs = self._cells[_place(*place, seed)].outputs
+        outputs = self._outputs(name, self._cells[_place(*place, seed)])
         return (rounds(outputs) or 0.0) if rounds and outputs else 0.0
 
     def feasible_share(self, policy: str, points: Iterable[Point]) -> float | None:

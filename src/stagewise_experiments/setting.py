@@ -18,8 +18,9 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class ScenarioSetting(_Table, frozen=True, kw_only=True):
     """The world of a cell. Everything drawn in it is drawn by the cell's seed."""
 
-    kind: Literal["numeric", "eua"] = "numeric"
-    """`eua`: 4 base stations and 93 users of the EUA data; `numeric`: random places."""
+    kind: Literal["numeric", "eua", "nycmesh"] = "numeric"
+    """`eua`: 4 base stations and 93 users of the EUA data; `nycmesh`: the delays between 184
+    devices and 6 gateways of a mesh network, without energies; `numeric`: random places."""
     clients: int = 100
     """Of a numeric scenario, as `edges` is."""
     edges: int = 4

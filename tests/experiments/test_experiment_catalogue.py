@@ -76,6 +76,7 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 AXIS = tomllib.loads(SMALL)["axes"][0]
+WORLDS = {"name": "p", "label": "world", "values": ["plain", "mesh"], "fields": {"mesh": {}}}
 PANEL = tomllib.loads(SMALL)["panels"][0]
 CLAIM = {"text": "so", "quantity": "objective", "policy": "c2e-assoc-only", "below": 1.0}
 ONLY_0_9 = {"seeds": 1, "values": {"p": [0.9]}}
@@ -127,7 +128,22 @@ PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
         ({"panels": [PANEL | {"quantity": "luck"}]}, "panels[0].quantity = 'luck': must be"),
         ({"panels": [PANEL | {"policy": "fedcs"}]}, "panels[0].policy = 'fedcs': must be one of"),
         ({"panels": [PANEL | {"where": {"p": 0.7}}]}, "panels[0].where.p = 0.7: must be one of"),
-        ({"panels": [PANEL | {"form": "matrix"}]}, "panels[0].form = 'matrix': must have y"),
+        (
+            {"panels": [PANEL | {"form": "matrix", "y": "p"}]},
+            "panels[0].form = 'matrix': must have policy",
+        ),
+        (
+            {"axes": [{**WORLDS, "fields": {"moon": {"rounds": 2}}}]},
+            "axes[0].fields = 'moon': must be one of plain, mesh",
+        ),
+        (
+            {"axes": [{**WORLDS, "fields": {"mesh": {"seed": 2}}}]},
+            "axes[0].fields.mesh.seed = 2: must not be given here",
+        ),
+        (
+            {"axes": [{**WORLDS, "fields": {"mesh": {"speed": 2}}}]},
+            "profiles.quick: object contains unknown field `speed`",
+        ),
         ({"claims": [CLAIM | {"below": None}]}, "claims[0].text = 'so': must have below, above"),
         ({"claims": [CLAIM | {"at_most": ["fedcs"]}]}, "claims[0].at_most = 'fedcs': must be"),
         ({"claims": [CLAIM | {"rises_with": "q"}]}, "claims[0].rises_with = 'q': must be one of p"),
@@ -193,6 +209,12 @@ def test_parts_that_do_not_fit(changes: dict[str, Any], message: str):
 
 def test_values_of_either_profile_may_be_named():
     check_experiment(small(claims=[CLAIM | {"at": {"p": 0.25}}]), "small.toml")
+
+
+@pytest.mark.parametrize("axis", [AXIS | {"fields": {"a": {}}}, {**WORLDS, "fields": {}}])
+def test_an_axis_sets_one_field_or_tables_of_them(axis):
+    with pytest.raises(msgspec.ValidationError, match="must have either field or fields"):
+        small(axes=[axis])
 
 
 def test_the_fields_an_axis_may_set():

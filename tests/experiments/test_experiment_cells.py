@@ -44,6 +44,25 @@ def test_policies_have_fields_of_their_own_and_axes_come_last():
     assert all(cell.setting.scenario.p_min == cell.point["p"] for cell in cells)
 
 
+def test_a_value_of_an_axis_may_stand_for_several_fields():
+    worlds = {
+        "name": "world",
+        "label": "world",
+        "values": ["plain", "busy"],
+        "fields": {"busy": {"rounds": 9, "scenario": {"edges": 5}}},
+    }
+    experiment = small(axes=[worlds], profiles={"full": {"seeds": 1}})
+    before = repr(experiment)
+    seen = {
+        (c.point["world"], c.setting.rounds, c.setting.scenario.edges)
+        for c in cells_of(experiment, "full")
+    }
+    plain = small(axes=[], profiles={"full": {"seeds": 1}})
+    own = cells_of(plain, "full")[0].setting
+    assert seen == {("plain", own.rounds, own.scenario.edges), ("busy", 9, 5)}
+    assert repr(experiment) == before
+
+
 def test_tables_of_the_file_stay_as_they_are():
     experiment = small(by_policy={"client-sel-only": {"scenario": {"edges": 3}}})
     before = repr(experiment)

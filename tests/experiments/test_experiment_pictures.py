@@ -205,6 +205,24 @@ def test_a_matrix_shows_ours_and_the_paper_s() -> None:
     ]
 
 
+def test_a_matrix_without_a_policy_has_a_row_for_each() -> None:
+    of = experiment(
+        policies=["pool-flexible", "fedcs"],
+        axes=[{"name": "edges", "field": "scenario.edges", "label": "", "values": [3, 4, 5]}],
+        panels=[
+            {"form": "matrix", "title": "", "quantity": "objective", "x": "edges",
+             "relative_to": "pool-flexible"},
+        ],
+    )  # fmt: skip
+    made = result(of, lambda c: {"rounds": [round_of(3.0 if c.policy == "fedcs" else 2.0)]})
+    (axes,) = draw(made).axes
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["pool (ours)", "FedCS"]
+    shown = axes.images[0].get_array()
+    assert shown is not None
+    assert shown.tolist() == [[pytest.approx(1)] * 3, [pytest.approx(1.5)] * 3]
+    assert texts(axes) == ["1.00"] * 3 + ["1.50"] * 3
+
+
 def test_panels_of_one_quantity_share_their_colours() -> None:
     panel = {
         "form": "matrix",

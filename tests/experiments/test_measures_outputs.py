@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from stagewise.runs.config import Replanning
 from stagewise.runs.target import rounds_to_target
 from stagewise.world.generate import numeric
 from stagewise.world.scenario import Limits
-from stagewise_experiments.measures import decided, run_cell
+from stagewise_experiments.measures import decided, fairness, run_cell
 from stagewise_experiments.measures.risk import violation_shares
 from stagewise_experiments.measures.scenarios import make_rounds, make_scenario, read_dataset
 from stagewise_experiments.measures.training import fewer_test_images
@@ -227,11 +228,47 @@ def test_training_ends_at_its_target():
 
 
 @pytest.mark.usefixtures("digits")
+def test_whom_a_model_serves():
+    """The model is run again, image after image, and clients draw test images with their own labels."""
+    import torch
+
+    from stagewise.models import build_model
+
+    data = read_dataset("digits")
+    run = stagewise.simulate(dataset="digits", policy="fedcs", rounds=3, seed=4)
+    ever = set()
+    for decision in run.decisions:
+        ever |= set(decision.assignment)
+    assert fairness.clients_trained(run) == len(ever) / len(run.scenario.clients.ids)
+
+    model = build_model(run.config.model, data.classes, data.image_shape).eval()
+    model.load_state_dict({name: torch.tensor(part) for name, part in run.weights.items()})
+    right = []
+    for image in data.test_images:
+        scaled = (image / 255.0 - data.mean[:, None, None]) / data.std[:, None, None]
+        with torch.no_grad():
+            right.append(int(model(torch.tensor(scaled[None], dtype=torch.float32)).argmax()))
+    hits = np.array(right) == data.test_labels
+    assert hits.mean() == pytest.approx(run.accuracy)
+    by_label = [hits[data.test_labels == label].mean() for label in range(data.classes)]
+    np.testing.assert_allclose(fairness.label_accuracies(run, data), by_label)
+    clients = run.scenario.clients
+    own = sorted(
+        sum(count * share for count, share in zip(row, by_label, strict=True)) / sum(row)
+        for row in clients.label_counts.tolist()
+    )
+    tenth = own[: -(-len(own) // 10)]
+    assert fairness.worst_tenth(run, data) == pytest.approx(sum(tenth) / len(tenth))
+    assert fairness.worst_tenth(replace(run, weights=None), data) is None
+
+
+@pytest.mark.usefixtures("digits")
 def test_fewer_test_images_are_spread_over_the_classes():
     data = read_dataset("digits")
     part = fewer_test_images(data, 47)
     assert len(part.test_labels) == 47
     assert set(np.bincount(part.test_labels, minlength=10)) == {4, 5}
+    np.testing.assert_array_equal(fewer_test_images(data, 47).test_images, part.test_images)
     whole = {(image.tobytes(), label) for image, label in zip(*images_of(data), strict=True)}
     assert {
         (image.tobytes(), label) for image, label in zip(*images_of(part), strict=True)
@@ -242,6 +279,17 @@ def test_fewer_test_images_are_spread_over_the_classes():
     setting = setting_of("training", "fedcs", DIGITS, dataset="digits", rounds=1, test_samples=47)
     [got] = run_cell(setting)["rounds"]
     assert round(47 * got["accuracy"]) == pytest.approx(47 * got["accuracy"], abs=1e-9)
+
+
+def test_the_test_images_taken_do_not_depend_on_their_order():
+    """Where the second half is harder, fewer images have as many of them as all do."""
+    labels = np.tile(np.arange(10), 400)
+    images = np.zeros((4000, 1, 8, 8), dtype=np.uint8)
+    images[2000:] = 1
+    data = Dataset("sorted", images, labels, images, labels, 10)
+    part = fewer_test_images(data, 1000)
+    assert abs(part.test_images[:, 0, 0, 0].mean() - 0.5) < 0.06
+    assert set(np.bincount(part.test_labels)) == {100}
 
 
 def test_rare_classes_leave_their_part_to_others():

@@ -185,10 +185,37 @@ def test_the_window_of_melbourne(data_dir):
     )
 
 
+def test_the_mesh_network_has_the_delays_of_its_files(data_dir):
+    made = make_scenario(setting_of({"kind": "nycmesh", "weights": "delay", "data_min": 2000}))
+    assert (len(made.clients), len(made.edges)) == (184, 6)
+    exchange = np.loadtxt(data_dir / "nycmesh" / "delay_client_to_gateway.csv", delimiter=",")
+    training = np.loadtxt(data_dir / "nycmesh" / "comp.txt")
+    assert len(made.links) == np.count_nonzero(exchange)
+    for client, edge, delay in zip(
+        made.links.client, made.links.edge, made.links.delay_s, strict=True
+    ):
+        assert delay == training[client] + exchange[client, edge]
+    assert set(made.edges.uplink_delay_s) == {18.72}
+    assert made.weights.energy == 0
+    with pytest.raises(StagewiseError, match="energy"):
+        make_scenario(setting_of({"kind": "nycmesh", "weights": "equal"}))
+
+
+def test_a_mesh_file_that_is_no_table(tmp_path, monkeypatch):
+    monkeypatch.setenv("STAGEWISE_DATA", str(tmp_path))
+    for name in scenarios.MESH_FILES:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("1.5,0\n2.5,a lot\n")
+    with pytest.raises(StagewiseError, match=r"client_to_gateway.csv: must be numbers"):
+        make_scenario(setting_of({"kind": "nycmesh", "weights": "delay"}))
+
+
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
         ({"scenario": {"kind": "eua"}}, scenarios.EUA_FILE),
+        ({"scenario": {"kind": "nycmesh", "weights": "delay"}}, scenarios.MESH_FILES[0]),
         ({"participation": {"model": "trace"}}, scenarios.TRACE_FILE),
         ({"measure": "training", "dataset": "mnist"}, "mnist: not found"),
     ],

@@ -93,6 +93,7 @@ def test_costs_are_what_breaking_limits_makes_less() -> None:
     assert {name for name, known in QUANTITIES.items() if known.cost} == {
         *("objective", "delay_s", "energy_j"),
         *("cost_to_target", "delay_to_target", "energy_to_target"),
+        *("cost_to_hard_target", "delay_to_hard_target", "energy_to_hard_target"),
     }
 
 
@@ -104,11 +105,28 @@ def test_over_optimum_counts_rounds_where_both_keep_the_limits() -> None:
         round_of(1.0, feasible=False),
     ]
     ours = [round_of(2.0), round_of(3.0), round_of(0.1, feasible=False), round_of(5.0)]
-    against = quantity("over_optimum").against_optimum
-    assert against is not None
-    assert against({"rounds": ours}, {"rounds": best}) == pytest.approx((2 / 1.6 + 3 / 2) / 2)
+    over = quantity("over_optimum")
+    beside = {"beside": {"rounds": best}}
+    assert over.value({"rounds": ours, **beside}) == pytest.approx((2 / 1.6 + 3 / 2) / 2)
     broken = [round_of(feasible=False)] * 4
-    assert against({"rounds": broken}, {"rounds": best}) is None
+    assert over.value({"rounds": broken, **beside}) is None
+
+
+def test_the_hard_target_is_what_kld_minimization_ends_at_less_half_a_point() -> None:
+    """Its last three evaluations are 0.89, 0.9 and 0.91: the target is 0.895."""
+    accuracies = [0.2, 0.99, 0.89, 0.9, 0.91]
+    other = {"rounds": [round_of(9.0, accuracy=accuracy) for accuracy in accuracies]}
+    ours = {**TRAINED, "target_accuracy": None, "beside": other}
+    spent = {"rounds": 4, "cost": 15.0, "delay": 7.5, "energy": 45.0}
+    for what, value in spent.items():
+        to = quantity(f"{what}_to_hard_target")
+        assert to.value(ours) == pytest.approx(value)
+        assert to.rounds is not None
+        assert to.rounds(ours) == 4
+        assert to.beside == "kld-minimization"
+    other["rounds"][-1]["accuracy"] = 0.97
+    assert quantity("cost_to_hard_target").value(ours) == math.inf
+    assert quantity("cost_to_hard_target").value({**ours, "beside": {}}) is None
 
 
 def test_plans_and_risks() -> None:
@@ -122,8 +140,10 @@ def test_plans_and_risks() -> None:
 
 def test_what_depends_on_learning() -> None:
     learned = {name for name, known in QUANTITIES.items() if known.learned}
-    assert learned == {"accuracy", "final_accuracy"} | {
-        f"{spent}_to_target" for spent in ("rounds", "cost", "delay", "energy")
+    assert learned == {"accuracy", "final_accuracy", "worst_tenth"} | {
+        f"{spent}_to_{target}"
+        for spent in ("rounds", "cost", "delay", "energy")
+        for target in ("target", "hard_target")
     }
 
 

@@ -18,16 +18,26 @@ from stagewise.world.generate import (
     TASKS,
     SystemParameters,
     Task,
+    from_delays,
     from_map,
     numeric,
     random_weights,
     read_points,
 )
+from stagewise.world.scenario import FloatArray
 from stagewise_experiments.regimes import REGIMES
 from stagewise_experiments.setting import Setting
 
 EUA_FILE = "eua/derived-window-4bs-93users.csv"
 """4 base stations and 93 users of Melbourne's centre, below the data folder."""
+
+MESH_FILES = (
+    "nycmesh/delay_client_to_gateway.csv",
+    "nycmesh/comp.txt",
+    "nycmesh/delay_gateway_to_cloud.csv",
+)
+"""184 devices and 6 gateways of a mesh network in New York: seconds of an exchange of models, of local
+training, and from gateways to the cloud."""
 
 TRACE_FILE = "availability-trace/flame_mobiperf_300dev_6d.json.gz"
 """When 300 phones could train, over six days."""
@@ -72,7 +82,6 @@ def make_scenario(setting: Setting) -> Scenario:
         delay = random_weights(seed).delay
     options: Any = {
         "task": task,
-        "radius_m": regime.radius_m,
         "parameters": SystemParameters(
             online_probability=(asked.p_min, asked.p_max),
             batch_fraction=asked.batch_fraction or regime.batch_fraction,
@@ -92,8 +101,11 @@ def make_scenario(setting: Setting) -> Scenario:
     }
     if asked.kind == "eua":
         points = read_points(_data_file(EUA_FILE))
-        return from_map(points.sites, points.users, seed, **options)
-    return numeric(asked.clients, asked.edges, seed, **options)
+        return from_map(points.sites, points.users, seed, radius_m=regime.radius_m, **options)
+    if asked.kind == "nycmesh":
+        exchange, training, uplink = map(_numbers, MESH_FILES)
+        return from_delays(exchange, training, uplink, seed, **options)
+    return numeric(asked.clients, asked.edges, seed, radius_m=regime.radius_m, **options)
 
 
 def read_dataset(name: str, image_size: int | None = None) -> Dataset:
@@ -123,6 +135,14 @@ def _task(setting: Setting) -> tuple[Task, float]:
     shape = data.image_shape
     parameters = parameter_count(model, data.classes, shape)
     return sized_task(name, len(data.train_labels), data.classes, shape, parameters)
+
+
+def _numbers(file: str) -> FloatArray:
+    path = _data_file(file)
+    try:
+        return np.loadtxt(path, delimiter=",")
+    except ValueError as error:
+        raise StagewiseError(f"{path}: must be numbers with commas between: {error}") from None
 
 
 def _data_file(name: str) -> Path:

@@ -9,10 +9,12 @@ import numpy as np
 
 import stagewise
 from stagewise import Dataset
+from stagewise.randomness import generator
 from stagewise.runs.records import RoundRecord
 from stagewise.runs.run import RunDiverged
 from stagewise_experiments.measures.decided import DecidedRounds
 from stagewise_experiments.measures.decisions import finite_or_none
+from stagewise_experiments.measures.fairness import clients_trained, worst_tenth
 from stagewise_experiments.measures.scenarios import make_rounds, read_dataset
 from stagewise_experiments.regimes import REGIMES
 from stagewise_experiments.setting import Setting
@@ -51,6 +53,8 @@ def measure_training(
         "plan_ms": decided.plan_ms(begun),
         "target_accuracy": setting.target_accuracy,
         "samples": len(data.train_labels),
+        "clients_trained": clients_trained(run),
+        "worst_tenth": worst_tenth(run, data),
         "stopped": stopped,
     }
 
@@ -62,12 +66,14 @@ def _learning_rate_of_regime(setting: Setting) -> float | None:
 def fewer_test_images(data: Dataset, count: int) -> Dataset:
     """The data set with `count` of its test images, as many of each class as can be.
 
-    Of every class the first ones in the data set; one that has too few leaves its part to the others.
+    Of every class some drawn once for all, since those that come first may be easier, as MNIST's are;
+    one that has too few leaves its part to the others.
     """
     labels = data.test_labels
     if count >= len(labels):
         return data
-    by_label = np.argsort(labels, kind="stable")
+    drawn = generator(0, "test images").permutation(len(labels))
+    by_label = drawn[np.argsort(labels[drawn], kind="stable")]
     held = np.bincount(labels, minlength=data.classes)
     first = np.cumsum(held) - held
     place = np.arange(len(labels)) - np.repeat(first, held)  # of each image within its class

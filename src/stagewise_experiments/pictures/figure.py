@@ -87,8 +87,12 @@ def _height(panels: list[Panel], series: Series) -> float:
     if all(_horizontal(panel) for panel in panels):
         return 0.95 + 0.3 * len(series.policies)
     if any(panel.form == "matrix" for panel in panels):
-        ys = [len(series.axis_values(panel.y)) for panel in panels if panel.y]
-        return 0.9 + 0.52 * max(ys)
+        by_policy = 0.3 * len(series.policies)
+        return 0.9 + max(
+            0.52 * len(series.axis_values(panel.y)) if panel.y else by_policy
+            for panel in panels
+            if panel.form == "matrix"
+        )
     return 4.2 if len(panels) == 1 else 3.5
 
 

@@ -1,14 +1,15 @@
-"""Coloured cells along two axes, for one policy, with the paper's numbers below ours."""
+"""Coloured cells along two axes for one policy or along one for all, the paper's numbers below ours."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.patches import Rectangle
 
 from stagewise.report.style import PALE
 from stagewise.world.scenario import FloatArray
-from stagewise_experiments.experiment import Panel, Point, Value
+from stagewise_experiments.experiment import Panel, Point
+from stagewise_experiments.names import policy_name
 from stagewise_experiments.pictures.axes import INK, NOT_REACHED, only_point
 from stagewise_experiments.quantities import quantity
 from stagewise_experiments.series import Series, value_text
@@ -25,63 +26,70 @@ _DARK = 0.72
 
 def draw(series: Series, panel: Panel, axes: "Axes") -> None:
     """The mean of every cell; a target not reached is grey. Panels of one quantity share a scale."""
-    columns, rows, found = _cells(series, panel)
+    columns, rows = series.axis_values(str(panel.x), panel.where), _rows(series, panel)
+    found = _cells(series, panel)
     values = _means(found)
     others = [
-        _means(_cells(series, other)[2]).ravel()
+        _means(_cells(series, other)).ravel()
         for other in series.experiment.panels
         if other.form == "matrix" and other.quantity == panel.quantity
         and other.relative_to == panel.relative_to
     ]  # fmt: skip
-    low, high = _range(np.concatenate([values.ravel(), *others]))
-    axes.imshow(values, cmap=_COLOURS, vmin=low, vmax=high, aspect="auto")
+    ends = _range(np.concatenate([values.ravel(), *others]))
+    scale = LogNorm(*ends) if panel.relative_to and ends[0] > 0 else Normalize(*ends)
+    axes.imshow(values, cmap=_COLOURS, norm=scale, aspect="auto")
     for row, column in np.ndindex(values.shape):
-        at = {**panel.where, str(panel.x): columns[column], str(panel.y): rows[row]}
-        text = "\n".join(
-            filter(None, [_text(found[row][column], panel), _paper(series, panel, at)])
-        )
+        policy, at = rows[row]
+        told = _paper(series, panel, policy, {**at, str(panel.x): columns[column]})
+        text = "\n".join(filter(None, [_text(found[row][column], panel), told]))
         value = values[row, column]
         if np.isnan(value):
             axes.add_patch(
                 Rectangle((column - 0.5, row - 0.5), 1, 1, fc=PALE, ec="white", hatch="////", lw=0)
             )
-        deep = not np.isnan(value) and (value - low) / (high - low) > _DARK
+        deep = not np.isnan(value) and float(scale(value)) > _DARK
         axes.text(
             column, row, text, ha="center", va="center", fontsize=8.5, linespacing=1.3,
             color="white" if deep else INK,
         )  # fmt: skip
     axes.set_xticks(range(len(columns)), [value_text(value) for value in columns])
-    axes.set_yticks(range(len(rows)), [value_text(value) for value in rows])
+    axes.set_yticks(
+        range(len(rows)),
+        [value_text(at[panel.y]) if panel.y else policy_name(policy) for policy, at in rows],
+    )
     axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
     axes.grid(which="minor", color="white", lw=1.5)
     axes.tick_params(which="both", length=0)
-    axes.set(xlabel=series.axis(str(panel.x)).label, ylabel=series.axis(str(panel.y)).label)
+    axes.set(xlabel=series.axis(str(panel.x)).label)
+    if panel.y:
+        axes.set(ylabel=series.axis(panel.y).label)
     for side in axes.spines.values():
         side.set_visible(False)
 
 
-def _cells(
-    series: Series, panel: Panel
-) -> tuple[list[Value], list[Value], list[list[Estimate | None]]]:
-    """The values along x and along y, and what was found in each row and column."""
-    if panel.x is None or panel.y is None or panel.policy is None:
-        raise AssertionError("a matrix has two axes and a policy")
-    columns = series.axis_values(panel.x, panel.where)
-    rows = series.axis_values(panel.y, panel.where)
-    found = [
+def _rows(series: Series, panel: Panel) -> list[tuple[str, Point]]:
+    """The policy of every row, and where on the axes it is: along y, or the policies themselves."""
+    if panel.policy is None:
+        return [(policy, panel.where) for policy in series.policies]
+    values = series.axis_values(str(panel.y), panel.where)
+    return [(panel.policy, {**panel.where, str(panel.y): value}) for value in values]
+
+
+def _cells(series: Series, panel: Panel) -> list[list[Estimate | None]]:
+    """What was found in each row and column."""
+    return [
         [
             series.estimate(
                 panel.quantity,
-                panel.policy,
-                only_point(series, panel, {**panel.where, panel.x: x, panel.y: y}),
+                policy,
+                only_point(series, panel, {**at, str(panel.x): x}),
                 panel.relative_to,
             )
-            for x in columns
+            for x in series.axis_values(str(panel.x), panel.where)
         ]
-        for y in rows
+        for policy, at in _rows(series, panel)
     ]
-    return columns, rows, found
 
 
 def _means(found: list[list[Estimate | None]]) -> FloatArray:
@@ -97,10 +105,10 @@ def _text(found: Estimate | None, panel: Panel) -> str:
     return quantity(panel.quantity).text(found.mean)
 
 
-def _paper(series: Series, panel: Panel, at: Point) -> str:
+def _paper(series: Series, panel: Panel, policy: str, at: Point) -> str:
     """What the paper prints at this place."""
     for printed in series.experiment.paper_values:
-        same = printed.quantity == panel.quantity and printed.policy == panel.policy
+        same = printed.quantity == panel.quantity and printed.policy == policy
         plain = printed.relative_to == panel.relative_to and printed.minus is None
         if same and plain and not series.result.stand_ins and printed.at == at:
             return f"({printed_text(printed)})"

@@ -1,6 +1,7 @@
-"""Making scenarios: by numbers, from the paper's parameter sets, or from a map."""
+"""Making scenarios: by numbers, from the paper's parameter sets, a map, or measured delays."""
 
 from stagewise.world.generate.coverage import covering_links as covering_links
+from stagewise.world.generate.delay_matrix import from_delays as from_delays
 from stagewise.world.generate.geo_map import PathLoss as PathLoss
 from stagewise.world.generate.geo_map import from_map as from_map
 from stagewise.world.generate.labels import allocate_labels as allocate_labels
