@@ -38,6 +38,7 @@ IDS = [
     "fig-ali",
     "fig-optimality",
     "fig-traces",
+    "fig-to-target",
 ]
 
 # The paper's tables in reading order: a header, then a row's name and its cells.
@@ -353,13 +354,25 @@ def _can_be_measured(experiment: Experiment, name: str) -> bool:
     cells = cells_of(experiment, "full", seeds=1)
     if name.endswith("_to_target"):
         return all(cell.setting.target_accuracy is not None for cell in cells)
+    if name.endswith("_to_hard_target"):
+        return "kld-minimization" in experiment.policies and all(
+            not cell.setting.stop_at_target for cell in cells
+        )
     if name == "over_optimum":
         return "exact" in experiment.policies
     known = {
         "decisions": {"decision_ms", "objective", "delay_s", "energy_j", "feasible_share", "kld"}
         | {"clients", "plan_s", *TAIL},
         "training": {"accuracy", "final_accuracy", "decision_ms", "objective", "delay_s"}
-        | {"energy_j", "feasible_share", "clients", "plan_s", *TAIL},
+        | {
+            "energy_j",
+            "feasible_share",
+            "clients",
+            "plan_s",
+            "clients_trained",
+            "worst_tenth",
+            *TAIL,
+        },
         "planning": {"plan_s", "objective", "planned_feasible", "clients"},
         "risk": {"kld_violation", "data_violation", "kld_violation_worst", "data_violation_worst"}
         | {"kld_violation_kept", "data_violation_kept", "planned_feasible", "plan_s", "clients"},
