@@ -1,17 +1,15 @@
 """Quality and speed of decisions: every table of docs/quality.md, measured in one run.
 
-    python benchmarks/quality.py [decisions commitment literal scale] [--json FILE] [--quick]
+    python benchmarks/quality.py [decisions commitment literal] [--json FILE] [--quick]
 
-Without a name all four run, which takes hours: `literal` gives the paper's algorithms ten minutes for
-each run, and `scale` goes up to a million clients. `--quick` is for a look. Compilation is done before
-anything is timed; times are wall times of one process.
+Without a name all three run, which takes hours: `literal` gives the paper's algorithms ten minutes for
+each run. `--quick` is for a look. Compilation is done before anything is timed; times are wall times of
+one process. Large systems have a benchmark of their own, `large_systems.py`.
 """
 
 import argparse
 import json
 import multiprocessing
-import resource
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -47,7 +45,6 @@ PAPER_METHODS = [
 LITERAL = READINGS["back-tracking"]._replace(steps=2**60)
 RISK_LIMITS = [0.1, 0.3, 0.5, 0.7, 0.9]
 LITERAL_CLIENTS = [75, 90, 105, 120]
-SIZES = [(1_000, 40), (10_000, 200), (100_000, 1_000), (1_000_000, 10_000)]
 
 Table = list[dict[str, Any]]
 
@@ -64,13 +61,12 @@ class Extent:
     literal_seconds: float
     """Where a literal run is stopped."""
     exact_seconds: float
-    sizes: int
     first_seed: int
     literal_clients: tuple[int, ...] = tuple(LITERAL_CLIENTS)
 
 
-FULL = Extent(20, 10, 2, 5, 600.0, 60.0, 4, 5000)
-QUICK = Extent(2, 5, 1, 1, 5.0, 20.0, 2, 5000)
+FULL = Extent(20, 10, 2, 5, 600.0, 60.0, 5000)
+QUICK = Extent(2, 5, 1, 1, 5.0, 20.0, 5000)
 
 
 def decisions(extent: Extent) -> dict[str, Table]:
@@ -286,50 +282,6 @@ def _literal(problem: Any, coverage: float, seed: int) -> float:
     return found.value if found.violation == 0 else np.inf
 
 
-def scale(extent: Extent) -> dict[str, Table]:
-    """Plans, decisions and memory from a thousand clients to a million, each in its own process."""
-    table: Table = []
-    for clients, edges in SIZES[: extent.sizes]:
-        command = [sys.executable, __file__, "--size", str(clients), str(edges)]
-        command += ["--exact-seconds", str(extent.exact_seconds)]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        table.append(json.loads(output.splitlines()[-1]))
-        _report(f"{clients} x {edges}")
-    return {"Scale": table}
-
-
-def one_size(clients: int, edges: int, exact_seconds: float) -> dict[str, Any]:
-    """The figures of one size; a certified gap where `exact` is of use."""
-    warm_up()
-    seed = 5000
-    small = stagewise.generate.numeric(200, 60, seed)  # loads what only large systems use
-    stagewise.decide(stagewise.plan(small), [np.ones(200, dtype=np.bool_)])
-    scenario = stagewise.generate.numeric(clients, edges, seed)
-    began = time.perf_counter()
-    plan = stagewise.plan(scenario, method="pool", seed=seed)
-    row: dict[str, Any] = {
-        "clients": clients,
-        "edges": edges,
-        "plan, s": time.perf_counter() - began,
-        "plan: edges in violation": len({text.split(":")[0] for text in plan.violations}),
-    }
-    rounds = list(stagewise.participation.bernoulli(scenario, 5 if clients <= 10_000 else 2, seed))
-    for mode in ("flexible", "strict"):
-        decided = stagewise.decide(plan, rounds, mode=mode)
-        row[f"{mode}, s"] = float(np.median([d.decision_ms for d in decided])) / 1000
-        row[f"{mode}: edges in violation"] = float(
-            np.mean([len({text.split(":")[0] for text in d.violations}) for d in decided])
-        )
-        if mode == "flexible":
-            cost = decided[0].objective
-    row["peak GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    if clients <= 10_000:
-        proven = solve_exactly(p0(rounds[0]), seed=seed, seconds=exact_seconds)
-        row["exact: gap"] = proven.gap
-        row["pool flexible over exact's bound"] = cost / proven.lower_bound
-    return row
-
-
 def _report(what: str) -> None:
     print(what, "done", file=sys.stderr, flush=True)
 
@@ -355,7 +307,6 @@ SECTIONS = {
     "decisions": decisions,
     "commitment": commitment,
     "literal": literal,
-    "scale": scale,
 }
 
 
@@ -367,12 +318,7 @@ def main() -> None:
     parser.add_argument("--literal-seconds", type=float)
     parser.add_argument("--literal-clients", type=int, nargs="+", default=LITERAL_CLIENTS)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--size", type=int, nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--exact-seconds", type=float, default=60.0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.size:
-        print(json.dumps(one_size(*arguments.size, arguments.exact_seconds)))
-        return
     warm_up()
     extent = QUICK if arguments.quick else FULL
     if arguments.first_seed is not None:

@@ -7,8 +7,9 @@ import sys
 from multiprocessing import Process
 
 from stagewise.plan_a.planners import plan
-from stagewise.plan_b.pool import load_pool
+from stagewise.plan_b.pool import load_pick
 from stagewise.policies.exact import exact_policy
+from stagewise.pool.windows import load_windows
 from stagewise.warm_up import smallest_scenario, warm_up
 
 
@@ -18,7 +19,8 @@ def search() -> None:
 
 
 def clusters() -> None:
-    load_pool()
+    load_pick()
+    load_windows()
     exact_policy(smallest_scenario(), seed=0, seconds=None)
 
 

@@ -36,7 +36,7 @@ class Budget(NamedTuple):
     """For its bound a step may look at many other clusters."""
 
 
-class _Choices(NamedTuple):
+class Packable(NamedTuple):
     """The clusters to choose from, edge by edge and cheapest first."""
 
     sequence: IntArray
@@ -48,12 +48,13 @@ class _Choices(NamedTuple):
     reduced: FloatArray
     rest: FloatArray
     """Row d: what the edges from the d-th on cost at the least, as reduced costs and as energy."""
-    base: float
+    base: FloatArray
+    """One number: with the reduced costs of a choice never more than it costs."""
     delay_weight: float
     energy_weight: float
 
 
-class _State(NamedTuple):
+class SearchState(NamedTuple):
     """Where the depth-first search is."""
 
     used: npt.NDArray[np.int8]
@@ -103,7 +104,7 @@ def pack(
         [np.minimum.reduceat(part, starts[:-1]) for part in (sorted_reduced, sorted_columns.energy)]
     )
     rest[:-1] = np.cumsum(least[sequence[::-1]], axis=0)[::-1]
-    choices = _Choices(
+    choices = Packable(
         sequence,
         starts,
         sorted_columns.members,
@@ -111,23 +112,17 @@ def pack(
         sorted_columns.delay,
         sorted_reduced,
         rest,
-        base,
+        np.array([base]),
         instance.delay_weight,
         instance.energy_weight,
     )
-    state = _State(
-        used=np.zeros(len(instance.lock), dtype=np.int8),
-        cursor=np.full(edges, NONE, dtype=np.int64),
-        sums=np.zeros((edges + 1, 3)),
-        counters=np.zeros(4, dtype=np.int64),
-        best=np.full(edges, NONE, dtype=np.int64),
-        value=np.array([limit]),
-    )
+    state = new_search_state(edges, len(instance.lock))
+    restart(state, limit)
     state.sums[0, 2] = least_delay
     counters = state.counters
     deadline, steps, looks = budget
     while not counters[_FINISHED]:
-        _search(
+        search(
             choices,
             state,
             min(_SLICE, _MANY if steps is None else steps - counters[_STEPS]),
@@ -143,11 +138,38 @@ def pack(
     return Packing(rows, float(state.value[0]), bool(counters[_FINISHED]))
 
 
+def new_search_state(edges: int, clients: int) -> SearchState:
+    """Room for a search; `restart` begins one."""
+    return SearchState(
+        used=np.zeros(clients, dtype=np.int8),
+        cursor=np.zeros(edges, dtype=np.int64),
+        sums=np.zeros((edges + 1, 3)),
+        counters=np.zeros(4, dtype=np.int64),
+        best=np.zeros(edges, dtype=np.int64),
+        value=np.zeros(1),
+    )
+
+
 @compiled
-def _search(choices, state, steps, looks):
+def restart(state, limit):
+    """Begin a search for choices below `limit`."""
+    for i in range(state.used.shape[0]):
+        state.used[i] = 0
+    for d in range(state.cursor.shape[0]):
+        state.cursor[d] = NONE
+        state.best[d] = NONE
+    for n in range(state.counters.shape[0]):
+        state.counters[n] = 0
+    for n in range(state.sums.shape[1]):
+        state.sums[0, n] = 0.0
+    state.value[0] = limit
+
+
+@compiled
+def search(choices, state, steps, looks):
     """Go on with the depth-first search for `steps` steps, or until `looks` in all."""
     sequence, starts, members = choices.sequence, choices.start, choices.members
-    reduced, rest, base = choices.reduced, choices.rest, choices.base
+    reduced, rest, base = choices.reduced, choices.rest, choices.base[0]
     used, cursor, sums = state.used, state.cursor, state.sums
     counters, value = state.counters, state.value
     edges = sequence.shape[0]

@@ -8,8 +8,9 @@ import numpy as np
 from stagewise.plans import Plan
 from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
-from stagewise.pool.pick import pick_from_library, pick_on_the_spot
+from stagewise.pool.pick import LARGEST_SEARCHED, pick_from_library, pick_on_the_spot
 from stagewise.pool.surcharge import surcharged
+from stagewise.pool.windows import load_windows
 from stagewise.problem.statement import Mode, p0, p2
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
@@ -73,9 +74,17 @@ def _search_harder(instance: Instance, found: Found, seed: int, seconds: float |
     )
 
 
+def load_pool(library: Library) -> None:
+    """Load or compile what picking from `library` needs, and find out what it needs to know."""
+    load_pick()
+    if len(library.prices.delay) > LARGEST_SEARCHED:
+        load_windows()
+        _ = library.near
+
+
 @cache
-def load_pool() -> None:
-    """Load or compile what picking needs, on the smallest scenarios there are."""
+def load_pick() -> None:
+    """Load or compile the pick, on the smallest scenarios there are."""
     smallest = smallest_scenario()
     # Enough data for both edges, for one of them, for none: where limits are broken more is tried.
     for data_min in (5, 10, 100):

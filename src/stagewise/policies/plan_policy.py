@@ -79,8 +79,7 @@ class PlanPolicy(Policy):
         self._plan = plan
         warm_up()
         if self.plan_b == "pool":
-            load_pool()
-            library_of(plan)
+            load_pool(library_of(plan))
         if self.plan_b == "ccu":
             warm_up_association()
             import_module("sklearn.cluster")

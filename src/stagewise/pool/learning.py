@@ -14,13 +14,13 @@ from stagewise.search.instance import build_instance
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
 
-_MIN_CLUSTERS, _MAX_CLUSTERS = 300, 4_000  # of an edge
-_MAX_IN_ALL = 80_000  # clusters of all edges together
+_MIN_CLUSTERS, _ENOUGH_CLUSTERS, _MAX_CLUSTERS = 300, 2_000, 4_000  # of an edge
+_USUAL_IN_ALL, _MAX_IN_ALL = 80_000, 1_000_000  # clusters of all edges together
 _DRAFTS = 2
 _ROUNDS = 16
 _STEPS = 60
 _CEILING = 0.3  # in units of what one client costs
-_LARGEST_LEARNED = 100  # edges; beyond, steps over all of them at once lead nowhere
+_LARGEST_LEARNED = 1_000  # edges; beyond, it would take minutes
 
 
 def build_library(
@@ -35,7 +35,7 @@ def build_library(
     The clusters of a large system are generated on `executor`, by default on all processors.
     """
     edges = len(scenario.edges)
-    clusters = clusters_per_edge or max(_MIN_CLUSTERS, min(_MAX_CLUSTERS, _MAX_IN_ALL // edges))
+    clusters = clusters_per_edge or clusters_of_an_edge(edges)
     prices = even_prices(scenario)
     if edges <= _LARGEST_LEARNED:
         rounds = sampled_rounds(scenario, seed, _ROUNDS)
@@ -43,6 +43,16 @@ def build_library(
             draft = generate_library(scenario, prices, max(1, clusters // 2), executor)
             prices = learned_prices(draft, rounds)
     return generate_library(scenario, prices, clusters, executor)
+
+
+def clusters_of_an_edge(edges: int) -> int:
+    """How many clusters each of so many edges gets: thousands, and hundreds where edges are thousands.
+
+    Fewer leave edges unserved that have many clients to choose from, since the cheapest clusters of
+    neighbours want the same ones.
+    """
+    enough = min(_ENOUGH_CLUSTERS, _MAX_IN_ALL // edges)
+    return min(_MAX_CLUSTERS, max(_MIN_CLUSTERS, enough, _USUAL_IN_ALL // edges))
 
 
 def sampled_rounds(scenario: Scenario, seed: int, number: int) -> list[Round]:

@@ -7,6 +7,7 @@ those of its members.
 
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from stagewise.exact.columns import Columns, Prices, join
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.parts import parts
+from stagewise.pool.windows import neighbours
 from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance
 from stagewise.search.workers import workers
@@ -44,6 +46,12 @@ class Library:
 
     def __len__(self) -> int:
         return len(self.links)
+
+    @cached_property
+    def near(self) -> IntArray:
+        """For every edge those that want the same clients."""
+        edges = len(self.start) - 1
+        return neighbours(edges, np.repeat(np.arange(edges), np.diff(self.start)), self.clients)
 
 
 def even_prices(scenario: Scenario) -> Prices:

@@ -2,8 +2,8 @@
 
 Clients that several edges want get a price (a Lagrangian multiplier, by a few subgradient steps). With
 few edges the prices give a bound; clusters above it are dropped and the few left are searched
-completely. With many, each edge chooses again in turn. Edges that are left without a cluster get new
-ones, and the incremental kernel polishes the result.
+completely. With many, that is done for a few neighbouring edges at a time, again and again. Edges that
+are left without a cluster get new ones, and the incremental kernel polishes the result.
 
 A library is made for the costs of a scenario. In a round whose costs are far from them, every edge gets
 clusters of the round's own: generated, priced together, and generated again at these prices.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagewise.compiled import NONE, compiled, writable
-from stagewise.exact.columns import Columns, Prices, edge_of, join, select
+from stagewise.exact.columns import Columns, Prices, columns_of, edge_of, join, select
 from stagewise.exact.packing import Budget, pack
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
@@ -26,9 +26,10 @@ from stagewise.pool.pricing import (
     price_clients,
 )
 from stagewise.pool.unserved import serve_unserved
+from stagewise.pool.windows import improve_in_windows
 from stagewise.search.instance import Instance
 from stagewise.search.local_search import Effort, Found, local_search
-from stagewise.world.costs import LinkCosts
+from stagewise.world.costs import UNASSIGNED, LinkCosts
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
 
@@ -39,6 +40,8 @@ LARGEST_SEARCHED = 12
 """Edges of a system whose choices are searched completely."""
 _SEARCH_STEPS = 200_000
 _PASSES = 5
+_ROUGH_STEPS, _MANY_STEPS = 12, 40  # on all clusters, then on the likely ones
+_LIKELY_CLUSTERS = 200  # of each edge, by their costs at the round's prices
 _FEW = 4  # an edge with fewer clusters online gets new ones
 _NEW_CLUSTERS = 100
 _NEW_CLUSTERS_OF_MANY = 40
@@ -67,13 +70,12 @@ def pick_from_library(
     """
     columns, counts = online_columns(library, round_, surcharge)
     if costs_are_far(round_, library.costs):
-        return _pick(
-            instance, *_with_round_clusters(instance, columns, even_prices(round_.scenario))
-        )
+        own = _with_round_clusters(instance, columns, even_prices(round_.scenario))
+        return _pick(instance, *own, library)
     lacking = np.flatnonzero(counts < _FEW).tolist()
     if lacking:
         columns = join([columns, _generate(instance, lacking, library.prices)])
-    return _pick(instance, columns, library.prices)
+    return _pick(instance, columns, library.prices, library)
 
 
 def pick_on_the_spot(
@@ -82,10 +84,10 @@ def pick_on_the_spot(
     """The same with clusters generated for this round alone, around the clients in `pinned`."""
     if costs_are_far(round_, library.costs):
         own = _with_round_clusters(instance, None, even_prices(round_.scenario))
-        return _pick(instance, *own, pinned)
+        return _pick(instance, *own, library, pinned)
     edges = list(range(len(instance.capacity)))
     columns = _generate(instance, edges, library.prices)
-    return _pick(instance, columns, library.prices, pinned)
+    return _pick(instance, columns, library.prices, library, pinned)
 
 
 def costs_are_far(round_: Round, usual: LinkCosts) -> bool:
@@ -148,17 +150,26 @@ def online_columns(
 
 
 def _pick(
-    instance: Instance, columns: Columns, prices: Prices, pinned: IntArray | None = None
+    instance: Instance,
+    columns: Columns,
+    prices: Prices,
+    library: Library,
+    pinned: IntArray | None = None,
 ) -> Found:
     """The best choice among `columns`, besides the clients that are `pinned`."""
-    edges = len(instance.capacity)
     columns = _in_order(columns)
-    choose = _search if edges <= LARGEST_SEARCHED else _choose_in_turn
-    chosen = choose(instance, columns, prices)
+    many = len(instance.capacity) > LARGEST_SEARCHED
+    if many:
+        chosen = _choose_in_windows(instance, columns, prices, library.near)
+    else:
+        chosen = _search(instance, columns, prices)
     assignment = edge_of(instance, chosen, pinned)
     unserved = np.setdiff1d(np.flatnonzero(instance.in_round), chosen.edge)
     if len(unserved):
         serve_unserved(instance, assignment, unserved.tolist(), prices.delay)
+        if many:
+            chosen = _choose_again(instance, columns, assignment, prices, library.near)
+            assignment = edge_of(instance, chosen, pinned)
     return local_search(instance, assignment, effort=_POLISH)
 
 
@@ -209,6 +220,45 @@ def _finish(instance: Instance, columns: Columns, priced: "Priced") -> Columns:
         instance, columns, reduced, priced.base, priced.limit, Budget(steps=_SEARCH_STEPS)
     )
     return incumbent if packing.rows is None else select(columns, packing.rows)
+
+
+def _choose_in_windows(
+    instance: Instance, columns: Columns, prices: Prices, near: IntArray
+) -> Columns:
+    """A good choice by pricing, then improved by a few edges at a time; edges may go without."""
+    priced = price(instance, columns, prices, _ROUGH_STEPS, np.inf, everyone=False)
+    likely = _likely(columns, priced)
+    few = select(columns, likely)
+    priced = price(instance, few, priced.prices, _MANY_STEPS, np.inf, everyone=False)
+    choice = priced.choice
+    assert choice is not None
+    improve_in_windows(_choices(instance, few), choice, priced.prices.client, near)
+    return select(few, choice[choice != NONE])
+
+
+def _choose_again(
+    instance: Instance, columns: Columns, assignment: IntArray, prices: Prices, near: IntArray
+) -> Columns:
+    """The same, from the clusters of `assignment`, which `columns` need not have."""
+    held = columns_of(instance, assignment)
+    held = select(held, np.unique(assignment[assignment != UNASSIGNED]))
+    together = join([columns, held])
+    order = np.argsort(together.edge, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    choice = np.full(len(instance.capacity), NONE, dtype=np.int64)
+    choice[held.edge] = place[len(columns) :]
+    together = select(together, order)
+    improve_in_windows(_choices(instance, together), choice, prices.client, near)
+    return select(together, choice[choice != NONE])
+
+
+def _likely(columns: Columns, priced: "Priced") -> IntArray:
+    """The rows of the clusters of each edge that are the cheapest at the round's prices, in order."""
+    by_cost = np.argsort(priced.reduced, kind="stable")
+    by_edge = by_cost[np.argsort(columns.edge[by_cost], kind="stable")]
+    rank = np.arange(len(columns)) - np.searchsorted(columns.edge, columns.edge)
+    return np.sort(by_edge[rank < _LIKELY_CLUSTERS])
 
 
 def _choose_in_turn(instance: Instance, columns: Columns, prices: Prices) -> Columns:

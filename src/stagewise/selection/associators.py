@@ -106,8 +106,8 @@ class PoolAssociator(Associator):
     """
 
     def __init__(self, scenario: Scenario, seed: int = 0, seconds: float | None = None) -> None:
-        load_pool()
         self._library, self._seed, self._seconds = library_for(scenario), seed, seconds
+        load_pool(self._library)
 
     def associate(self, round_: Round, clients: IntArray) -> IntArray:
         there = np.zeros(len(round_.online), dtype=np.bool_)

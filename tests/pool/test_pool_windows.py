@@ -1,0 +1,160 @@
+"""Windows of edges that choose together: never worse, disjoint, the optimum where one has all edges."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import random_scenario
+from stagewise.compiled import NONE
+from stagewise.pool.learning import build_library, clusters_of_an_edge
+from stagewise.pool.pick import LARGEST_SEARCHED, pick_from_library
+from stagewise.pool.pricing import Choices
+from stagewise.pool.windows import NEIGHBOURS, improve_in_windows, neighbours
+from stagewise.problem.statement import p0
+from stagewise.search.instance import build_instance
+from stagewise.world.generate import numeric
+from stagewise.world.participation import bernoulli
+
+UNSERVED = 40.0
+
+
+@st.composite
+def problems(draw, edges):
+    """Clusters of one to three of nine clients, for so many edges, and prices for the clients."""
+    count = draw(st.integers(*edges))
+    counts = draw(st.lists(st.integers(0, 4), min_size=count, max_size=count))
+    rows = sum(counts)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    members = np.full((rows, 3), NONE, dtype=np.int32)
+    for row in range(rows):
+        chosen = rng.choice(9, rng.integers(1, 4), replace=False)
+        members[row, : len(chosen)] = chosen
+    choices = Choices(
+        start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        members=members,
+        cost=rng.uniform(1, 5, rows),
+        delay=rng.uniform(0.1, 2, rows),
+        delay_weight=float(draw(st.sampled_from([0.0, 0.5, 3.0]))),
+        unserved_cost=UNSERVED,
+    )
+    return choices, rng.uniform(0, 1, 9)
+
+
+def value_of(choices, choice):
+    """What a choice costs; None if two of its clusters share a client."""
+    taken = [c for c in choice if c != NONE]
+    clients = [i for c in taken for i in choices.members[c] if i >= 0]
+    if len(set(clients)) < len(clients):
+        return None
+    spent = sum(choices.cost[c] for c in taken) + UNSERVED * (len(choice) - len(taken))
+    return spent + choices.delay_weight * max((choices.delay[c] for c in taken), default=0.0)
+
+
+def near_of(choices):
+    edges = len(choices.start) - 1
+    return neighbours(edges, np.repeat(np.arange(edges), np.diff(choices.start)), choices.members)
+
+
+def everybody(edges):
+    """As if every edge wanted the clients of every other."""
+    near = np.full((edges, NEIGHBOURS), NONE, dtype=np.int64)
+    for j in range(edges):
+        near[j, : edges - 1] = [k for k in range(edges) if k != j]
+    return near
+
+
+@given(problems((1, 5)))
+@settings(max_examples=200)
+def test_a_window_of_all_edges_has_the_best_choice(problem):
+    choices, price = problem
+    edges = len(choices.start) - 1
+    choice = np.full(edges, NONE, dtype=np.int64)
+    improve_in_windows(choices, choice, price, everybody(edges), likely=1.0)
+    ranges = [[NONE, *range(a, b)] for a, b in zip(choices.start, choices.start[1:], strict=False)]
+    values = (value_of(choices, combination) for combination in product(*ranges))
+    best = min(value for value in values if value is not None)
+    assert value_of(choices, choice) == pytest.approx(best)
+
+
+@given(problems((2, 20)), st.data())
+@settings(max_examples=100)
+def test_a_choice_never_gets_worse(problem, data):
+    choices, price = problem
+    choice = np.full(len(choices.start) - 1, NONE, dtype=np.int64)
+    for j in data.draw(st.permutations(range(len(choice)))):
+        rows = range(choices.start[j], choices.start[j + 1])
+        fitting = [NONE]
+        for row in rows:
+            choice[j] = row
+            if value_of(choices, choice) is not None:
+                fitting.append(row)
+        choice[j] = data.draw(st.sampled_from(fitting))
+    before = value_of(choices, choice)
+    improve_in_windows(choices, choice, price, near_of(choices))
+    after = value_of(choices, choice)
+    assert after is not None
+    assert after <= before + 1e-9
+    for j, row in enumerate(choice):
+        assert row == NONE or choices.start[j] <= row < choices.start[j + 1]
+
+
+@given(problems((1, 25)))
+def test_neighbours_want_the_same_clients(problem):
+    choices, _ = problem
+    near = near_of(choices)
+    wanted = [
+        {int(i) for i in choices.members[a:b].ravel() if i >= 0}
+        for a, b in zip(choices.start, choices.start[1:], strict=False)
+    ]
+    for j, row in enumerate(near):
+        shared = {k: len(wanted[j] & wanted[k]) for k in range(len(wanted)) if k != j}
+        order = sorted((k for k in shared if shared[k]), key=lambda k: (-shared[k], k))
+        padded = order[:NEIGHBOURS] + [NONE] * (NEIGHBOURS - len(order[:NEIGHBOURS]))
+        assert list(row) == padded
+
+
+def test_no_clusters_at_all():
+    choices = Choices(
+        start=np.zeros(4, dtype=np.int64),
+        members=np.empty((0, 1), dtype=np.int32),
+        cost=np.empty(0),
+        delay=np.empty(0),
+        delay_weight=1.0,
+        unserved_cost=UNSERVED,
+    )
+    choice = np.full(3, NONE, dtype=np.int64)
+    improve_in_windows(choices, choice, np.zeros(5), near_of(choices))
+    assert (choice == NONE).all()
+
+
+def test_the_same_round_gives_the_same_assignment():
+    scenario = numeric(clients=200, edges=LARGEST_SEARCHED + 4, seed=3)
+    library = build_library(scenario, clusters_per_edge=200)
+    for round_ in bernoulli(scenario, rounds=2, seed=1):
+        instance = build_instance(p0(round_))
+        first, again = (pick_from_library(instance, library, round_) for _ in range(2))
+        np.testing.assert_array_equal(first.assignment, again.assignment)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_small_systems_of_many_edges_keep_the_contract(seed):
+    """Few clients for many edges: most of them go without, and nothing breaks."""
+    scenario = random_scenario(seed, clients=20, edges=LARGEST_SEARCHED + 3)
+    library = build_library(scenario)
+    for round_ in bernoulli(scenario, rounds=3, seed=seed):
+        found = pick_from_library(build_instance(p0(round_)), library, round_)
+        served = np.flatnonzero(found.assignment >= 0)
+        assert round_.online[served].all()
+        assert (scenario.links.find(served, found.assignment[served]) >= 0).all()
+        counts = np.bincount(found.assignment[served], minlength=len(scenario.edges))
+        assert (counts <= scenario.edges.capacity).all()
+
+
+def test_clusters_of_an_edge():
+    assert [clusters_of_an_edge(n) for n in (1, 4, 20)] == [4_000] * 3
+    assert [clusters_of_an_edge(n) for n in (40, 200, 500)] == [2_000] * 3
+    assert clusters_of_an_edge(1_000) == 1_000
+    assert clusters_of_an_edge(10_000) == 300
