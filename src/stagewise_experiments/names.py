@@ -60,8 +60,13 @@ CLASSES = {
 
 
 def policy_name(policy: str) -> str:
-    """As in the paper where it has the policy; a policy of a user's own by its name."""
-    return POLICY_NAMES.get(policy, policy)
+    """As in the paper where it has the policy; a policy of a user's own by its name.
+
+    Behind it stands how a method is read, if in another way than everywhere else.
+    """
+    base, _, reading = policy.partition(":")
+    name = POLICY_NAMES.get(base, base)
+    return f"{name} ({reading.replace(',', ', ')})" if reading else name
 
 
 def dataset_name(dataset: str) -> str:

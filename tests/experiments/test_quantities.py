@@ -12,7 +12,7 @@ from scipy import stats
 from stagewise.errors import StagewiseError
 from stagewise.policies.registry import policy_names
 from stagewise.report.style import style_of
-from stagewise_experiments.names import DATASET_NAMES, POLICY_NAMES
+from stagewise_experiments.names import DATASET_NAMES, POLICY_NAMES, policy_name
 from stagewise_experiments.quantities import (
     QUANTITIES,
     estimate_text,
@@ -263,3 +263,18 @@ def test_a_plan_that_breaks_its_limits_is_held_to_none() -> None:
         assert kept.value(outputs) == value
         assert kept.value({**outputs, "feasible": False}) is None
         assert quantity(f"{name}_violation_worst").value({**outputs, "feasible": False}) == value
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [
+        ("fedcs", "FedCS"),
+        ("mine", "mine"),
+        ("oort,k=3+pool", "oort,k=3+pool"),
+        ("orig-prob-solver:back-tracking", "OrigProbSolver (back-tracking)"),
+        ("paper:back-tracking,steps=20", "StagewiseHFL (back-tracking, steps=20)"),
+        ("mine:other", "mine (other)"),
+    ],
+)
+def test_how_policies_are_called(policy: str, name: str) -> None:
+    assert policy_name(policy) == name
