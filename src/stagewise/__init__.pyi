@@ -12,6 +12,9 @@ from stagewise.decisions import Decision as Decision
 from stagewise.decisions import load_decisions as load_decisions
 from stagewise.decisions import save_decisions as save_decisions
 from stagewise.errors import StagewiseError as StagewiseError
+from stagewise.instances.benchmark import benchmark as benchmark
+from stagewise.instances.catalogue import instance_names as instance_names
+from stagewise.instances.catalogue import load_instance as load_instance
 from stagewise.loop import run_rounds as run_rounds
 from stagewise.outcomes import Outcome as Outcome
 from stagewise.plan_a.planners import plan as plan

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from stagewise.datasets.catalogue import SOURCES, available, data_root
 from stagewise.errors import StagewiseError
+from stagewise.instances.real_systems import EUA_WINDOW_FILES, MESH_FILES
 from stagewise.world.generate import TASKS
-from stagewise_experiments.measures.scenarios import EUA_FILE, MESH_FILES, TRACE_FILE
+from stagewise_experiments.measures.scenarios import TRACE_FILE
 from stagewise_experiments.setting import Setting
 
-_FILES = {"eua": (EUA_FILE,), "nycmesh": MESH_FILES, "availability-trace": (TRACE_FILE,)}
+_FILES = {"eua": EUA_WINDOW_FILES, "nycmesh": MESH_FILES, "availability-trace": (TRACE_FILE,)}
 """Data other than images, with their places below the data folder."""
 
 MISSING = "missing"

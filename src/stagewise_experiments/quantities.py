@@ -16,7 +16,7 @@ _Spent = Callable[[Mapping[str, Any]], float]
 """Of one round's record."""
 OPTIMUM = "exact"
 """The policy whose cells `over_optimum` is measured against."""
-BROADEST = "kld-minimization"
+HARD_TARGET_OF = "kld-minimization"
 """The policy whose final accuracy sets the hard target."""
 HARD_TARGET_BELOW = 0.005
 """By how much the hard target is below that accuracy."""
@@ -170,7 +170,7 @@ def _final_accuracy(outputs: Outputs) -> float | None:
 
 
 def _hard_target(outputs: Outputs) -> float | None:
-    """A little less than what `BROADEST` ends at, in the mean of its last evaluations."""
+    """A little less than what `HARD_TARGET_OF` ends at, in the mean of its last evaluations."""
     last = accuracy_curve(outputs.get(BESIDE, {}))[-EVALUATIONS:]
     found = _mean(accuracy for _, accuracy in last)
     return None if found is None else found - HARD_TARGET_BELOW
@@ -236,7 +236,7 @@ def _to(what: str, spent: _Spent, unit: str = "", hard: bool = False) -> Quantit
         absent=f"ended before {EVALUATIONS} evaluations could pass",
         cost=what != "rounds",
         rounds=_to_target(lambda _: 1.0, target_of),
-        beside=BROADEST if hard else "",
+        beside=HARD_TARGET_OF if hard else "",
     )
 
 

@@ -19,6 +19,7 @@ from stagewise_experiments.experiment import (
     Claim,
     Experiment,
     Panel,
+    PaperValue,
     Point,
     ProfileName,
     Value,
@@ -107,11 +108,14 @@ class _Check:
             self.refuse(f"{where}.name", axis.name, "must be a name that no other axis has")
         if axis.field is not None:
             self.one(f"{where}.field", axis.field, list(setting_fields()))
-            if axis.field in {other.field for other in before}:
+            if any(axis.field in _fields_of(other) for other in before):
                 self.refuse(f"{where}.field", axis.field, "must not be set by two axes")
         for value, table in axis.fields.items():
-            self.one(f"{where}.fields", value, self.values_of(axis.name))
+            self.one(f"{where}.fields", value, list(map(str, self.values_of(axis.name))))
             self.own_fields(f"{where}.fields.{value}", table)
+            for field in _flat(table):
+                if any(field in _fields_of(other) for other in before):
+                    self.refuse(f"{where}.fields", field, "must not be set by two axes")
         self.different(f"{where}.values", axis.values)
 
     def panel(self, where: str, panel: Panel) -> None:
@@ -179,10 +183,19 @@ class _Check:
             points = [cell.point for cell in cells]
             if not any(p.where.items() <= q.items() for p in experiment.panels for q in points):
                 self.refuse(f"{where}.values", profile.values, "must keep a point of some panel")
+            hard = [name for name in self.used() if name.endswith("_to_hard_target")]
+            if hard and any(cell.setting.stop_at_target for cell in cells):
+                self.refuse(f"{where}: quantity", hard[0], "needs stop_at_target = false")
             for cell in cells:
                 self.one(f"{where}: dataset", cell.setting.dataset, SOURCES)
                 if cell.setting.scenario.task is not None:
                     self.one(f"{where}: scenario.task", cell.setting.scenario.task, SOURCES)
+
+    def used(self) -> list[str]:
+        """Every quantity that is shown or compared."""
+        of = self.experiment
+        parts: list[Panel | Claim | PaperValue] = [*of.panels, *of.claims, *of.paper_values]
+        return [*of.quantities, *(part.quantity for part in parts)]
 
     def cells(self, profile: ProfileName) -> list[Cell]:
         try:
@@ -236,3 +249,18 @@ class _Check:
 
     def refuse(self, where: str, value: object, rule: str) -> NoReturn:
         raise StagewiseError(f"{self.source}: {where} = {shown(value)}: {rule}")
+
+
+def _fields_of(axis: Axis) -> set[str]:
+    """The fields that an axis sets, with dots."""
+    tables = {field for table in axis.fields.values() for field in _flat(table)}
+    return tables if axis.field is None else {axis.field}
+
+
+def _flat(table: dict[str, Any], front: str = "") -> Iterator[str]:
+    """The names of a table's fields, with dots."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{front}{name}.")
+        else:
+            yield f"{front}{name}"

@@ -137,6 +137,19 @@ PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
             "axes[0].fields = 'moon': must be one of plain, mesh",
         ),
         (
+            {
+                "axes": [
+                    AXIS,
+                    {**WORLDS, "name": "w", "fields": {"mesh": {"scenario": {"p_min": 1}}}},
+                ]
+            },
+            "axes[1].fields = 'scenario.p_min': must not be set by two axes",
+        ),
+        (
+            {"policies": ["kld-minimization"], "quantities": ["cost_to_hard_target"]},
+            "profiles.quick: quantity = 'cost_to_hard_target': needs stop_at_target = false",
+        ),
+        (
             {"axes": [{**WORLDS, "fields": {"mesh": {"seed": 2}}}]},
             "axes[0].fields.mesh.seed = 2: must not be given here",
         ),

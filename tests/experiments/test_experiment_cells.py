@@ -63,6 +63,12 @@ def test_a_value_of_an_axis_may_stand_for_several_fields():
     assert repr(experiment) == before
 
 
+def test_a_number_may_stand_for_several_fields_too():
+    numbers = {"name": "n", "label": "n", "values": [1, 2], "fields": {"2": {"rounds": 8}}}
+    cells = cells_of(small(axes=[numbers], profiles={"full": {"seeds": 1}}), "full")
+    assert {(c.point["n"], c.setting.rounds == 8) for c in cells} == {(1, False), (2, True)}
+
+
 def test_tables_of_the_file_stay_as_they_are():
     experiment = small(by_policy={"client-sel-only": {"scenario": {"edges": 3}}})
     before = repr(experiment)

@@ -6,6 +6,7 @@ import pytest
 
 from stagewise.datasets import Dataset
 from stagewise.errors import StagewiseError
+from stagewise.instances import real_systems
 from stagewise.world import participation
 from stagewise.world.estimator import rolling_estimate
 from stagewise.world.fluctuation import fluctuate
@@ -203,7 +204,7 @@ def test_the_mesh_network_has_the_delays_of_its_files(data_dir):
 
 def test_a_mesh_file_that_is_no_table(tmp_path, monkeypatch):
     monkeypatch.setenv("STAGEWISE_DATA", str(tmp_path))
-    for name in scenarios.MESH_FILES:
+    for name in real_systems.MESH_FILES:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("1.5,0\n2.5,a lot\n")
@@ -214,8 +215,8 @@ def test_a_mesh_file_that_is_no_table(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
-        ({"scenario": {"kind": "eua"}}, scenarios.EUA_FILE),
-        ({"scenario": {"kind": "nycmesh", "weights": "delay"}}, scenarios.MESH_FILES[0]),
+        ({"scenario": {"kind": "eua"}}, real_systems.EUA_WINDOW_FILES[0]),
+        ({"scenario": {"kind": "nycmesh", "weights": "delay"}}, real_systems.MESH_FILES[0]),
         ({"participation": {"model": "trace"}}, scenarios.TRACE_FILE),
         ({"measure": "training", "dataset": "mnist"}, "mnist: not found"),
     ],

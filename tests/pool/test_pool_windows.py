@@ -1,5 +1,6 @@
 """Windows of edges that choose together: never worse, disjoint, the optimum where one has all edges."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -8,13 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import random_scenario
+from stagewise.checker import check
 from stagewise.compiled import NONE
+from stagewise.deciding import decide
+from stagewise.plan_a.planners import plan
 from stagewise.pool.learning import build_library, clusters_of_an_edge
 from stagewise.pool.pick import LARGEST_SEARCHED, pick_from_library
 from stagewise.pool.pricing import Choices
 from stagewise.pool.windows import NEIGHBOURS, improve_in_windows, neighbours
 from stagewise.problem.statement import p0
 from stagewise.search.instance import build_instance
+from stagewise.world.fluctuation import fluctuate
 from stagewise.world.generate import numeric
 from stagewise.world.participation import bernoulli
 
@@ -114,6 +119,53 @@ def test_neighbours_want_the_same_clients(problem):
         order = sorted((k for k in shared if shared[k]), key=lambda k: (-shared[k], k))
         padded = order[:NEIGHBOURS] + [NONE] * (NEIGHBOURS - len(order[:NEIGHBOURS]))
         assert list(row) == padded
+
+
+def test_a_window_with_more_clients_than_it_has_room_for():
+    """Edges that share nobody: each has a cheap cluster of its own, however many clients they have."""
+    edges, own, width, rows = 8, 90, 20, 12
+    rng = np.random.default_rng(5)
+    members = np.concatenate(
+        [
+            [own * j + rng.choice(own, width, replace=False) for _ in range(rows)]
+            for j in range(edges)
+        ]
+    ).astype(np.int32)
+    cost = rng.uniform(4, 5, edges * rows)
+    cost[::rows] = 1.0  # the first of each edge
+    choices = Choices(
+        start=rows * np.arange(edges + 1),
+        members=members,
+        cost=cost,
+        delay=np.ones(edges * rows),
+        delay_weight=0.5,
+        unserved_cost=UNSERVED,
+    )
+    choice = rows * np.arange(edges) + rows - 1
+    improve_in_windows(choices, choice, np.zeros(edges * own), everybody(edges))
+    assert choice.tolist() == list(range(0, edges * rows, rows))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("mode", ["flexible", "strict"])
+def test_many_edges_keep_the_contract_in_every_kind_of_round(seed, mode):
+    """Long-term clients stay, nobody is at an edge that is down, figures are true; costs may be new."""
+    scenario = numeric(clients=220, edges=LARGEST_SEARCHED + 4, seed=seed)
+    made = plan(scenario, method="pool", seed=seed)
+    rounds = bernoulli(scenario, rounds=4, seed=seed)
+    down = scenario.links.edge < 2
+    rounds[1] = replace(rounds[1], up=~down)
+    rounds[2:] = [replace(r, index=n) for n, r in enumerate(fluctuate(rounds[2:], seed), start=2)]
+    decisions = decide(made, rounds, mode=mode)
+    assert check(scenario, decisions, rounds) == []
+    assert not np.isin(decisions[1].edge_of, [0, 1]).any()
+    if mode == "strict":
+        for decision in decisions:
+            usable = scenario.links.find(np.arange(220), made.edge_of) >= 0
+            there = decision.round.online & usable
+            if decision.round.index == 1:
+                there &= made.edge_of >= 2
+            np.testing.assert_array_equal(decision.edge_of[there], made.edge_of[there])
 
 
 def test_no_clusters_at_all():

@@ -10,6 +10,7 @@ import typer
 from stagewise.cli import (
     data_commands,
     deploy_commands,
+    instance_commands,
     planning_commands,
     simulation_commands,
     world_commands,
@@ -40,6 +41,8 @@ app.command()(planning_commands.check)
 app.command()(planning_commands.check_plan)
 app.command()(planning_commands.compare)
 app.command()(planning_commands.methods)
+app.command()(instance_commands.instances)
+app.command()(instance_commands.benchmark)
 app.command()(simulation_commands.simulate)
 app.command()(simulation_commands.resume)
 app.command()(simulation_commands.report)

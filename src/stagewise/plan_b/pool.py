@@ -43,10 +43,10 @@ def pool(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) ->
         found = pick_from_library(instance, library, round_, surcharge)
     else:
         found = pick_on_the_spot(instance, library, round_, problem.pinned)
-    return searched(instance, found, plan.seed, round_.index, seconds)
+    return search_if_infeasible(instance, found, plan.seed, round_.index, seconds)
 
 
-def searched(
+def search_if_infeasible(
     instance: Instance, found: Found, seed: int, index: int, seconds: float | None
 ) -> IntArray:
     """The assignment of `found`, or a better one if it breaks limits and a search in `seconds` helps."""

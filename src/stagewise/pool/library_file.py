@@ -60,6 +60,7 @@ def _fits(scenario: Scenario, start: np.ndarray, clients: np.ndarray, prices: Pr
         and prices.client.dtype == prices.delay.dtype == np.float64
         and start.shape == (edges + 1,)
         and clients.ndim == 2
+        and clients.shape[1] >= 1
         and start[0] == 0
         and start[-1] == len(clients)
         and bool((np.diff(start) >= 0).all())

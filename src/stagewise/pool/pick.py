@@ -29,6 +29,7 @@ from stagewise.pool.unserved import serve_unserved
 from stagewise.pool.windows import improve_in_windows
 from stagewise.search.instance import Instance
 from stagewise.search.local_search import Effort, Found, local_search
+from stagewise.search.state import new_state, start_from
 from stagewise.world.costs import UNASSIGNED, LinkCosts
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
@@ -36,7 +37,7 @@ from stagewise.world.scenario import FloatArray, IntArray
 _STEPS = 8
 _CLOSER_STEPS = 24
 _GENERATIONS = 4
-LARGEST_SEARCHED = 12
+LARGEST_SEARCHED = 6
 """Edges of a system whose choices are searched completely."""
 _SEARCH_STEPS = 200_000
 _PASSES = 5
@@ -158,19 +159,23 @@ def _pick(
 ) -> Found:
     """The best choice among `columns`, besides the clients that are `pinned`."""
     columns = _in_order(columns)
-    many = len(instance.capacity) > LARGEST_SEARCHED
-    if many:
-        chosen = _choose_in_windows(instance, columns, prices, library.near)
+    if len(instance.capacity) > LARGEST_SEARCHED:
+        assignment = _assign_in_windows(instance, columns, prices, library.near, pinned)
     else:
         chosen = _search(instance, columns, prices)
-    assignment = edge_of(instance, chosen, pinned)
+        assignment = edge_of(instance, chosen, pinned)
+        _serve_all(instance, chosen, assignment, prices)
+    return local_search(instance, assignment, effort=_POLISH)
+
+
+def _serve_all(
+    instance: Instance, chosen: Columns, assignment: IntArray, prices: Prices
+) -> IntArray:
+    """Serve the edges that `chosen` leaves out, in `assignment`; returns which these were."""
     unserved = np.setdiff1d(np.flatnonzero(instance.in_round), chosen.edge)
     if len(unserved):
         serve_unserved(instance, assignment, unserved.tolist(), prices.delay)
-        if many:
-            chosen = _choose_again(instance, columns, assignment, prices, library.near)
-            assignment = edge_of(instance, chosen, pinned)
-    return local_search(instance, assignment, effort=_POLISH)
+    return unserved
 
 
 def _in_order(columns: Columns) -> Columns:
@@ -222,35 +227,44 @@ def _finish(instance: Instance, columns: Columns, priced: "Priced") -> Columns:
     return incumbent if packing.rows is None else select(columns, packing.rows)
 
 
-def _choose_in_windows(
-    instance: Instance, columns: Columns, prices: Prices, near: IntArray
-) -> Columns:
-    """A good choice by pricing, then improved by a few edges at a time; edges may go without."""
+def _assign_in_windows(
+    instance: Instance,
+    columns: Columns,
+    prices: Prices,
+    near: IntArray,
+    pinned: IntArray | None,
+) -> IntArray:
+    """A good choice by pricing, improved by a few edges at a time, and again once all are served."""
     priced = price(instance, columns, prices, _ROUGH_STEPS, np.inf, everyone=False)
-    likely = _likely(columns, priced)
-    few = select(columns, likely)
-    priced = price(instance, few, priced.prices, _MANY_STEPS, np.inf, everyone=False)
+    columns = select(columns, _likely(columns, priced))
+    priced = price(instance, columns, priced.prices, _MANY_STEPS, np.inf, everyone=False)
     choice = priced.choice
     assert choice is not None
-    improve_in_windows(_choices(instance, few), choice, priced.prices.client, near)
-    return select(few, choice[choice != NONE])
+    improve_in_windows(_choices(instance, columns), choice, priced.prices.client, near)
+    chosen = select(columns, choice[choice != NONE])
+    assignment = edge_of(instance, chosen, pinned)
+    if not len(_serve_all(instance, chosen, assignment, prices)):
+        return assignment
+    columns, choice = _with_clusters_of(instance, columns, assignment)
+    improve_in_windows(_choices(instance, columns), choice, priced.prices.client, near)
+    return edge_of(instance, select(columns, choice[choice != NONE]), pinned)
 
 
-def _choose_again(
-    instance: Instance, columns: Columns, assignment: IntArray, prices: Prices, near: IntArray
-) -> Columns:
-    """The same, from the clusters of `assignment`, which `columns` need not have."""
-    held = columns_of(instance, assignment)
-    held = select(held, np.unique(assignment[assignment != UNASSIGNED]))
+def _with_clusters_of(
+    instance: Instance, columns: Columns, assignment: IntArray
+) -> tuple[Columns, IntArray]:
+    """`columns` with those of `assignment`, and the row of each edge's; -1 for one in violation."""
+    state = new_state(instance)
+    start_from(instance, state, assignment)
+    served = np.unique(assignment[assignment != UNASSIGNED])
+    held = select(columns_of(instance, assignment), served[state.violation[served] == 0])
     together = join([columns, held])
     order = np.argsort(together.edge, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     choice = np.full(len(instance.capacity), NONE, dtype=np.int64)
     choice[held.edge] = place[len(columns) :]
-    together = select(together, order)
-    improve_in_windows(_choices(instance, together), choice, prices.client, near)
-    return select(together, choice[choice != NONE])
+    return select(together, order), choice
 
 
 def _likely(columns: Columns, priced: "Priced") -> IntArray:

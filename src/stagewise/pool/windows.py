@@ -17,11 +17,11 @@ from stagewise.exact.packing import Packable, SearchState, new_search_state, res
 from stagewise.pool.pricing import Choices, PricingWorkspace, new_pricing_workspace, price_clients
 from stagewise.world.scenario import FloatArray, IntArray
 
-NEIGHBOURS = 16
+NEIGHBOURS = 14
 """Of each edge at the most, those first that share most clients with it."""
 _EDGES = 8
 _PASSES = 2
-_CLIENTS_PER_EDGE = 30  # that a window has room for
+_CLIENTS_PER_EDGE = 48  # that a window has room for, or two of the largest clusters
 _STEPS = (2, 6, 16)
 LIKELY = 0.8
 """Of the gap: a cluster that uses up more is hardly ever in the best choice."""
@@ -59,9 +59,12 @@ class _Workspace(NamedTuple):
 
     owner: IntArray
     """The edge whose cluster has each client, or -1."""
-    changed: IntArray
-    """When each edge last chose another cluster, and when its window was last searched, by a count of
-    windows; shape (2, edges)."""
+    chosen_at: IntArray
+    """When each edge last chose another cluster, by a count of windows."""
+    searched_at: IntArray
+    """When the window of each edge was last searched."""
+    slowest: IntArray
+    """One number: the edge whose cluster has the longest delay, or -1."""
     scope: IntArray
     """The edges of the window, -1 beyond the last."""
     number: IntArray
@@ -118,7 +121,8 @@ def _new_workspace(choices: Choices, client_price: FloatArray) -> _Workspace:
     edges, width = len(choices.start) - 1, choices.members.shape[1]
     counts = np.sort(np.diff(choices.start))[::-1]
     rows = int(counts[:_EDGES].sum()) + _EDGES
-    clients = min(len(client_price), _CLIENTS_PER_EDGE * _EDGES) + width
+    room = max(_CLIENTS_PER_EDGE, 2 * width) * _EDGES
+    clients = min(len(client_price) + width, room)
     window = Choices(
         start=np.zeros(_EDGES + 1, dtype=np.int64),
         members=np.full((rows, width), NONE, dtype=np.int32),
@@ -129,7 +133,9 @@ def _new_workspace(choices: Choices, client_price: FloatArray) -> _Workspace:
     )
     return _Workspace(
         owner=np.full(len(client_price), NONE, dtype=np.int64),
-        changed=np.zeros((2, edges), dtype=np.int64),
+        chosen_at=np.zeros(edges, dtype=np.int64),
+        searched_at=np.zeros(edges, dtype=np.int64),
+        slowest=np.full(1, NONE, dtype=np.int64),
         scope=np.full(_EDGES, NONE, dtype=np.int64),
         number=np.full(len(client_price), NONE, dtype=np.int64),
         client=np.zeros(clients, dtype=np.int64),
@@ -156,45 +162,69 @@ def _new_workspace(choices: Choices, client_price: FloatArray) -> _Workspace:
 
 @compiled
 def _improve(choices, choice, client_price, near, passes, likely, work):
-    """Window after window; one in which nothing has changed since it was searched is left out."""
+    """Window after window; in later turns only where a neighbour has chosen another cluster since."""
     edges = choice.shape[0]
     for j in range(edges):
         _own(choices.members, choice[j], work.owner, j)
-    changed, searched = 0, 1
+    _find_slowest(choices, choice, work)
     clock = 1
     for turn in range(passes):
         for j in range(edges):
-            stale = turn == 0 or work.changed[changed, j] > work.changed[searched, j]
+            stale = turn == 0 or work.chosen_at[j] > work.searched_at[j]
             for m in range(near.shape[1]):
                 if near[j, m] != NONE:
-                    stale |= work.changed[changed, near[j, m]] > work.changed[searched, j]
-            if not stale:
-                continue
-            clock += 1
-            _set_scope(near, j, turn, work.scope)
-            if _choose_together(choices, choice, client_price, likely, work):
-                for m in range(work.scope.shape[0]):
-                    if work.scope[m] != NONE:
-                        work.changed[changed, work.scope[m]] = clock
-            work.changed[searched, j] = clock
+                    stale |= work.chosen_at[near[j, m]] > work.searched_at[j]
+            if stale:
+                clock += 1
+                _set_scope(near, j, turn, work.scope)
+                _choose_together(choices, choice, client_price, likely, clock, work)
+                work.searched_at[j] = clock
 
 
 @compiled
 def _set_scope(near, j, turn, scope):
-    """Edge j and its nearest neighbours; in later turns every second of them."""
+    """Edge j and its nearest neighbours; in the next turn every second of them, and so on."""
     scope[0] = j
-    place = turn - 1 if turn > 0 else 0
-    stride = 2 if turn > 0 else 1
     for m in range(1, scope.shape[0]):
-        scope[m] = NONE
-        if place < near.shape[1]:
-            scope[m] = near[j, place]
-        place += stride
+        place = (m - 1) * (turn + 1)
+        scope[m] = near[j, place] if place < near.shape[1] else NONE
 
 
 @compiled
-def _choose_together(choices, choice, client_price, likely, work):
-    """Give the window's edges the best choice, if it is better than theirs; whether it was."""
+def _find_slowest(choices, choice, work):
+    """Note the edge whose cluster has the longest delay."""
+    work.slowest[0] = NONE
+    longest = 0.0
+    for j in range(choice.shape[0]):
+        if choice[j] != NONE and choices.delay[choice[j]] >= longest:
+            longest = choices.delay[choice[j]]
+            work.slowest[0] = j
+
+
+@compiled
+def _slowest_other(choices, choice, work):
+    """The longest delay of the edges that are not in the window; mostly that of all edges."""
+    scope, slowest = work.scope, work.slowest[0]
+    if slowest == NONE:
+        return 0.0
+    inside = False
+    for a in range(scope.shape[0]):
+        inside |= scope[a] == slowest
+    if not inside:
+        return choices.delay[choice[slowest]]
+    longest = 0.0
+    for j in range(choice.shape[0]):
+        inside = choice[j] == NONE
+        for a in range(scope.shape[0]):
+            inside |= scope[a] == j
+        if not inside:
+            longest = max(longest, choices.delay[choice[j]])
+    return longest
+
+
+@compiled
+def _choose_together(choices, choice, client_price, likely, clock, work):
+    """Give the window's edges the best choice, if it is better than theirs."""
     before = _gather(choices, choice, client_price, work)
     limit = before
     edges = work.scope.shape[0]
@@ -220,15 +250,18 @@ def _choose_together(choices, choice, client_price, likely, work):
         work.number[work.client[n]] = NONE
         n += 1
     if limit >= before:
-        return False
+        return
     for a in range(edges):
         if work.scope[a] != NONE:
             _own(choices.members, choice[work.scope[a]], work.owner, NONE)
     for a in range(edges):
-        if work.scope[a] != NONE:
-            choice[work.scope[a]] = work.best[a]
-            _own(choices.members, work.best[a], work.owner, work.scope[a])
-    return True
+        j = work.scope[a]
+        if j != NONE:
+            if choice[j] != work.best[a]:
+                work.chosen_at[j] = clock
+            choice[j] = work.best[a]
+            _own(choices.members, choice[j], work.owner, j)
+    _find_slowest(choices, choice, work)
 
 
 @compiled
@@ -248,18 +281,12 @@ def _gather(choices, choice, client_price, work):
 
     Delays count from where the slowest of the other edges is.
     """
-    window, scope, number = work.choices, work.scope, work.number
+    window, scope = work.choices, work.scope
     width = choices.members.shape[1]
     for a in range(scope.shape[0]):
         if scope[a] != NONE:
             _own(choices.members, choice[scope[a]], work.owner, NONE)
-    others = 0.0
-    for j in range(choice.shape[0]):
-        inside = choice[j] == NONE
-        for a in range(scope.shape[0]):
-            inside |= scope[a] == j
-        if not inside:
-            others = max(others, choices.delay[choice[j]])
+    others = _slowest_other(choices, choice, work)
     count, clients = 0, 0
     limit, slowest = 0.0, 0.0
     for a in range(scope.shape[0]):
@@ -270,30 +297,23 @@ def _gather(choices, choice, client_price, work):
             limit += choices.unserved_cost if had == NONE else choices.cost[had]
             if had != NONE:
                 slowest = max(slowest, choices.delay[had] - others)
-            for c in range(choices.start[j], choices.start[j + 1]):
-                free = True
-                for m in range(width):
-                    i = choices.members[c, m]
-                    if i < 0:
-                        break
-                    if work.owner[i] != NONE:
-                        free = False
-                        break
-                if not free or clients + width > work.client.shape[0]:
-                    continue
-                for m in range(width):
-                    i = choices.members[c, m]
-                    if i >= 0:
-                        if number[i] == NONE:
-                            number[i] = clients
-                            work.client[clients] = i
-                            clients += 1
-                        i = number[i]
-                    window.members[count, m] = i
-                window.cost[count] = choices.cost[c]
-                window.delay[count] = max(0.0, choices.delay[c] - others)
-                work.row[count] = c
+            # Where there is not room for everybody, every edge has its part, and the cluster it has.
+            room = work.client.shape[0]
+            if room < work.owner.shape[0] + width:
+                room = (a + 1) * (room // scope.shape[0])
+            if had != NONE:
+                clients = _add(choices, had, others, count, clients, work)
                 count += 1
+            for c in range(choices.start[j], choices.start[j + 1]):
+                free = c != had and clients + width <= room
+                for m in range(width):
+                    i = choices.members[c, m]
+                    if i < 0 or not free:
+                        break
+                    free = work.owner[i] == NONE
+                if free:
+                    clients = _add(choices, c, others, count, clients, work)
+                    count += 1
         # Going without, which costs nothing where the window has no edge.
         window.members[count, 0] = NONE
         window.cost[count] = choices.unserved_cost if j != NONE else 0.0
@@ -308,6 +328,25 @@ def _gather(choices, choice, client_price, work):
         if scope[a] != NONE:
             _own(choices.members, choice[scope[a]], work.owner, scope[a])
     return limit + choices.delay_weight * slowest
+
+
+@compiled
+def _add(choices, c, others, count, clients, work):
+    """Make cluster `c` the window's cluster `count`; returns how many clients the window has then."""
+    window = work.choices
+    for m in range(choices.members.shape[1]):
+        i = choices.members[c, m]
+        if i >= 0:
+            if work.number[i] == NONE:
+                work.number[i] = clients
+                work.client[clients] = i
+                clients += 1
+            i = work.number[i]
+        window.members[count, m] = i
+    window.cost[count] = choices.cost[c]
+    window.delay[count] = max(0.0, choices.delay[c] - others)
+    work.row[count] = c
+    return clients
 
 
 @compiled

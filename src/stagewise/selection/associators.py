@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from stagewise.plan_b.pool import library_for, load_pool, searched
+from stagewise.plan_b.pool import library_for, load_pool, search_if_infeasible
 from stagewise.pool.pick import pick_from_library
 from stagewise.problem.statement import p0
 from stagewise.randomness import generator
@@ -115,4 +115,4 @@ class PoolAssociator(Associator):
         among = replace(round_, online=there)
         instance = build_instance(p0(among))
         found = pick_from_library(instance, self._library, among)
-        return searched(instance, found, self._seed, round_.index, self._seconds)
+        return search_if_infeasible(instance, found, self._seed, round_.index, self._seconds)

@@ -9,6 +9,8 @@ from stagewise.models import build_model
 from stagewise.runs.run import Run
 from stagewise.world.scenario import FloatArray
 
+_AT_ONCE = 500  # test images that go through a model together
+
 WORST = 0.1
 """The share of clients that the fairness of a model is read off."""
 
@@ -51,6 +53,3 @@ def label_accuracies(run: Run, data: Dataset) -> FloatArray | None:
             right[part] = model(images).argmax(1).numpy() == data.test_labels[part]
     held = np.bincount(data.test_labels, minlength=data.classes)
     return np.bincount(data.test_labels, right, minlength=data.classes) / np.maximum(held, 1)
-
-
-_AT_ONCE = 500

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from stagewise import Dataset, Limits, Participation, Round, Scenario, Weights, load_dataset
-from stagewise.datasets.catalogue import DATA_VARIABLE, data_root
-from stagewise.errors import StagewiseError
+from stagewise.datasets.catalogue import data_root
+from stagewise.instances.real_systems import data_file, eua_window, nycmesh
 from stagewise.simulator.default_scenario import sized_task
 from stagewise.simulator.participation import draw_rounds
 from stagewise.simulator.start import default_model, need_torch
@@ -18,26 +18,11 @@ from stagewise.world.generate import (
     TASKS,
     SystemParameters,
     Task,
-    from_delays,
-    from_map,
     numeric,
     random_weights,
-    read_points,
 )
-from stagewise.world.scenario import FloatArray
 from stagewise_experiments.regimes import REGIMES
 from stagewise_experiments.setting import Setting
-
-EUA_FILE = "eua/derived-window-4bs-93users.csv"
-"""4 base stations and 93 users of Melbourne's centre, below the data folder."""
-
-MESH_FILES = (
-    "nycmesh/delay_client_to_gateway.csv",
-    "nycmesh/comp.txt",
-    "nycmesh/delay_gateway_to_cloud.csv",
-)
-"""184 devices and 6 gateways of a mesh network in New York: seconds of an exchange of models, of local
-training, and from gateways to the cloud."""
 
 TRACE_FILE = "availability-trace/flame_mobiperf_300dev_6d.json.gz"
 """When 300 phones could train, over six days."""
@@ -58,7 +43,7 @@ def make_rounds(setting: Setting) -> tuple[Scenario, list[Round]]:
     participation = Participation(
         model=asked.model,
         mean_session=asked.mean_session,
-        trace=str(_data_file(TRACE_FILE)) if traced else None,
+        trace=str(data_file(TRACE_FILE)) if traced else None,
         round_seconds=asked.round_seconds,
         fluctuate=asked.fluctuate,
     )
@@ -100,11 +85,9 @@ def make_scenario(setting: Setting) -> Scenario:
         ),
     }
     if asked.kind == "eua":
-        points = read_points(_data_file(EUA_FILE))
-        return from_map(points.sites, points.users, seed, radius_m=regime.radius_m, **options)
+        return eua_window(seed, radius_m=regime.radius_m, **options)
     if asked.kind == "nycmesh":
-        exchange, training, uplink = map(_numbers, MESH_FILES)
-        return from_delays(exchange, training, uplink, seed, **options)
+        return nycmesh(seed, **options)
     return numeric(asked.clients, asked.edges, seed, radius_m=regime.radius_m, **options)
 
 
@@ -135,20 +118,3 @@ def _task(setting: Setting) -> tuple[Task, float]:
     shape = data.image_shape
     parameters = parameter_count(model, data.classes, shape)
     return sized_task(name, len(data.train_labels), data.classes, shape, parameters)
-
-
-def _numbers(file: str) -> FloatArray:
-    path = _data_file(file)
-    try:
-        return np.loadtxt(path, delimiter=",")
-    except ValueError as error:
-        raise StagewiseError(f"{path}: must be numbers with commas between: {error}") from None
-
-
-def _data_file(name: str) -> Path:
-    root = data_root()
-    if root is None:
-        raise StagewiseError(f"{name}: not found: {DATA_VARIABLE} is not set")
-    if not (root / name).is_file():
-        raise StagewiseError(f"{root / name}: not found: the experiment needs this file")
-    return root / name

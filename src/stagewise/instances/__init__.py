@@ -1,0 +1,1 @@
+"""Instances by name: systems with rounds that everybody can make again, and what is known of them."""
