@@ -21,6 +21,7 @@ NEIGHBOURS = 14
 """Of each edge at the most, those first that share most clients with it."""
 _EDGES = 8
 _PASSES = 2
+_LARGEST_TWICE = 1_000  # edges; more have one pass, which takes seconds
 _CLIENTS_PER_EDGE = 48  # that a window has room for, or two of the largest clusters
 _STEPS = (2, 6, 16)
 LIKELY = 0.8
@@ -98,8 +99,9 @@ def improve_in_windows(
     itself; with 1 no choice is missed, but for the limit on steps.
     """
     if len(choices.cost):
+        passes = _PASSES if len(choice) <= _LARGEST_TWICE else 1
         work = _new_workspace(choices, client_price)
-        _improve(choices, choice, client_price, near, _PASSES, likely, work)
+        _improve(choices, choice, client_price, near, passes, likely, work)
 
 
 @cache
