@@ -82,14 +82,9 @@ def benchmark(
     json: Json = False,
 ) -> None:
     """A policy's score card: cost over the best known and over the bound, feasibility, times."""
-    from stagewise.policies.registry import policy_factory
-
-    policy_factory(policy)
     if names is not None and size is not None:
         raise StagewiseError("--instances, --size: must be only one of them")
     chosen = listed(names) if names else [one.name for one in _of_sizes(size or _SMALL)]
-    for name in chosen:
-        stagewise.load_instance(name)
 
     def told(score: "Score") -> None:
         typer.echo(f"{score.instance} done", err=True)

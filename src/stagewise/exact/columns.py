@@ -1,9 +1,11 @@
 """Columns: the clusters found so far, with the figures that do not depend on any price."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_matrix
 
 from stagewise.compiled import NONE
 from stagewise.exact.clusters import (
@@ -157,6 +159,15 @@ def edge_of(instance: Instance, chosen: Columns, pinned: IntArray | None = None)
     row, place = np.nonzero(chosen.members != NONE)
     assignment[chosen.members[row, place]] = chosen.edge[row]
     return assignment
+
+
+def shared_clients(edge: IntArray, client: npt.NDArray[np.integer[Any]], edges: int) -> csr_matrix:
+    """How many clients two edges have in common, shape (edges, edges); of pairs that may repeat."""
+    shape = (edges, int(client.max(initial=0)) + 1)
+    incidence = csr_matrix((np.ones(len(edge)), (edge, client)), shape=shape)
+    incidence.sum_duplicates()
+    incidence.data[:] = 1
+    return csr_matrix(incidence @ incidence.T)
 
 
 def distinct(columns: Columns) -> Columns:

@@ -5,7 +5,7 @@ from scipy.sparse import csr_matrix
 
 from stagewise.compiled import NONE
 from stagewise.exact.clusters import edge_candidates
-from stagewise.exact.columns import Columns, enumerate_columns, join, select
+from stagewise.exact.columns import Columns, enumerate_columns, join, select, shared_clients
 from stagewise.exact.generation import Generation
 from stagewise.exact.master import MasterSolution, solve_master
 from stagewise.exact.packing import Budget, pack
@@ -87,10 +87,7 @@ def _generated(
 
 def overlaps(instance: Instance) -> csr_matrix:
     """How many clients two edges could both have; shape (edges, edges)."""
-    shape = (len(instance.capacity), len(instance.lock))
-    ones = np.ones(len(instance.link_edge))
-    incidence = csr_matrix((ones, (instance.link_edge, instance.link_client)), shape=shape)
-    return csr_matrix(incidence @ incidence.T)
+    return shared_clients(instance.link_edge, instance.link_client, len(instance.capacity))
 
 
 def around(overlap: csr_matrix, edges: IntArray) -> IntArray:

@@ -11,7 +11,7 @@ from stagewise.instances.best_known import BestKnown, best_known
 from stagewise.instances.catalogue import BenchmarkInstance, load_instance
 from stagewise.loop import run_rounds
 from stagewise.policies.policy import Policy
-from stagewise.policies.registry import PolicyLike, make_policy
+from stagewise.policies.registry import PolicyLike, make_policy, policy_factory
 from stagewise.world.checks import finite, seed_number
 
 _BETTER = 1e-9  # in parts of the value, for it to be a new best
@@ -74,6 +74,8 @@ def benchmark(
     seed_number(seed)
     if seconds is not None:
         finite("seconds", seconds, 0, open_below=True)
+    if isinstance(policy, str):
+        policy_factory(policy)  # a mistake in a name is told before anything is made
     scores = []
     for instance in [load_instance(name) for name in instances]:
         scores.append(_score(policy, instance, seed, seconds))

@@ -182,7 +182,7 @@ def _choose_in_turn(choices, work, limit, turn):
             continue
         spent += choices.cost[c]
         slowest = max(slowest, choices.delay[c])
-        set_price(choices.members, c, price, np.inf)
+        set_members(choices.members, c, price, np.inf)
     value = spent + choices.delay_weight * slowest
     if value < limit:
         limit = value
@@ -192,12 +192,12 @@ def _choose_in_turn(choices, work, limit, turn):
 
 
 @inlined
-def set_price(members, c, price, value):
-    """Give every member of cluster `c` the price `value`."""
+def set_members(members, c, array, value):
+    """Give every member of cluster `c` the `value` in `array`: a price, or an owner."""
     for m in range(members.shape[1]):
         if members[c, m] < 0:
             break
-        price[members[c, m]] = value
+        array[members[c, m]] = value
 
 
 @compiled
@@ -213,7 +213,7 @@ def improve_choice(choices, choice, price, passes):
     slowest = 0.0
     for j in range(edges):
         if choice[j] != NONE:
-            set_price(members, choice[j], price, np.inf)
+            set_members(members, choice[j], price, np.inf)
             slowest = max(slowest, delay[choice[j]])
     for _ in range(passes):
         changed = False
@@ -221,7 +221,7 @@ def improve_choice(choices, choice, price, passes):
             had = choice[j]
             others = slowest
             if had != NONE:
-                set_price(members, had, price, 0.0)
+                set_members(members, had, price, 0.0)
                 if delay[had] == slowest:
                     others = 0.0
                     for k in range(edges):
@@ -232,7 +232,7 @@ def improve_choice(choices, choice, price, passes):
             )
             choice[j] = c if c != NONE else had
             if choice[j] != NONE:
-                set_price(members, choice[j], price, np.inf)
+                set_members(members, choice[j], price, np.inf)
                 slowest = max(others, delay[choice[j]])
             changed |= choice[j] != had
         if not changed:

@@ -10,11 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix
 
 from stagewise.compiled import NONE, compiled
+from stagewise.exact.columns import shared_clients
 from stagewise.exact.packing import Packable, SearchState, new_search_state, restart, search
-from stagewise.pool.pricing import Choices, PricingWorkspace, new_pricing_workspace, price_clients
+from stagewise.pool.pricing import (
+    Choices,
+    PricingWorkspace,
+    new_pricing_workspace,
+    price_clients,
+    set_members,
+)
 from stagewise.world.scenario import FloatArray, IntArray
 
 NEIGHBOURS = 14
@@ -37,14 +43,7 @@ def neighbours(
     `edge` and `members` are clusters: whose they are, and who is in them, -1 beyond the last.
     """
     row, place = np.nonzero(members >= 0)
-    client = members[row, place]
-    wants = csr_matrix(
-        (np.ones(len(row), dtype=np.int32), (edge[row], client)),
-        shape=(edges, int(client.max(initial=0)) + 1),
-    )
-    wants.sum_duplicates()
-    wants.data[:] = 1
-    shared = (wants @ wants.T).tocsr()
+    shared = shared_clients(edge[row], members[row, place], edges)
     found = np.full((edges, NEIGHBOURS), NONE, dtype=np.int64)
     for j in range(edges):
         others = shared.indices[shared.indptr[j] : shared.indptr[j + 1]]
@@ -269,12 +268,8 @@ def _choose_together(choices, choice, client_price, likely, clock, work):
 @compiled
 def _own(members, c, owner, j):
     """Note that cluster `c` is edge j's, or nobody's."""
-    if c == NONE:
-        return
-    for m in range(members.shape[1]):
-        if members[c, m] < 0:
-            break
-        owner[members[c, m]] = j
+    if c != NONE:
+        set_members(members, c, owner, j)
 
 
 @compiled

@@ -4,10 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stagewise.errors import StagewiseError
-from stagewise.randomness import generator
 from stagewise.world.checks import finite, fitting, frozen, frozen_array, seed_number
-from stagewise.world.generate.labels import allocate_labels
-from stagewise.world.generate.system import SystemParameters
+from stagewise.world.generate.system import SystemParameters, draw_common
 from stagewise.world.generate.tasks import Task, task_of
 from stagewise.world.scenario import Clients, Edges, Limits, Links, Scenario, Weights
 
@@ -69,14 +67,12 @@ def from_delays(
     seed_number(seed)
     parameters = SystemParameters() if parameters is None else parameters
     client, edge = np.nonzero(exchange)
-    capacity = generator(seed, "capacity").integers(*parameters.capacity, edges, endpoint=True)
-    online = generator(seed, "online_probability").uniform(*parameters.online_probability, clients)
-    labels = allocate_labels(task_of(task), clients, generator(seed, "labels"))
+    labels, online, capacity = draw_common(seed, task_of(task), parameters, clients, edges)
     start = np.searchsorted(client, np.arange(clients + 1))
     return Scenario(
         clients=Clients(
             ids=tuple(f"c{number}" for number in range(clients)),
-            label_counts=frozen(labels),
+            label_counts=labels,
             batch_fraction=np.full(clients, parameters.batch_fraction),
             online_probability=online,
         ),

@@ -13,6 +13,7 @@ from stagewise.world.scenario import (
     Clients,
     Edges,
     FloatArray,
+    IntArray,
     Limits,
     Links,
     Scenario,
@@ -84,6 +85,17 @@ def random_weights(seed: int, continuity: float = 1.0) -> Weights:
     return Weights(delay=delay, energy=1 - delay, continuity=continuity)
 
 
+def draw_common(
+    seed: int, task: Task, parameters: SystemParameters, clients: int, edges: int
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """What is drawn wherever costs come from: label counts, online probabilities, capacities."""
+    return (
+        frozen(allocate_labels(task, clients, generator(seed, "labels"))),
+        generator(seed, "online_probability").uniform(*parameters.online_probability, clients),
+        generator(seed, "capacity").integers(*parameters.capacity, edges, endpoint=True),
+    )
+
+
 def draw_system(
     *,
     client_ids: tuple[str, ...],
@@ -108,18 +120,18 @@ def draw_system(
 
     parameters = SystemParameters() if parameters is None else parameters
     clients, edges = len(client_ids), len(edge_ids)
-    capacity = generator(seed, "capacity").integers(*parameters.capacity, edges, endpoint=True)
+    labels, online, capacity = draw_common(seed, task, parameters, clients, edges)
     cycles_per_bit = draw("cycles_per_bit", clients, parameters.cycles_per_bit)
     return Scenario(
         clients=Clients(
             ids=client_ids,
-            label_counts=frozen(allocate_labels(task, clients, generator(seed, "labels"))),
+            label_counts=labels,
             cpu_hz=draw("cpu_hz", clients, parameters.cpu_hz),
             cycles_per_sample=cycles_per_bit * task.sample_bits,
             capacitance=np.full(clients, parameters.capacitance),
             batch_fraction=np.full(clients, parameters.batch_fraction),
             tx_power_w=draw("tx_power_w", clients, parameters.tx_power_w),
-            online_probability=draw("online_probability", clients, parameters.online_probability),
+            online_probability=online,
             position_m=client_xy,
         ),
         edges=Edges(
