@@ -15,7 +15,9 @@ from stagewise.cli.main import INTERRUPTED, main
 from stagewise.compiled import NONE
 from stagewise.exact.clusters import EdgeCandidates, edge_candidates
 from stagewise.exact.columns import Columns, columns_of, edge_of, enumerate_columns
+from stagewise.exact.cuts import Cuts
 from stagewise.exact.packing import Budget, pack
+from stagewise.exact.prices import Prices
 from stagewise.exact.pricing import Scope, even_prices, least_delay, least_energy_cost
 from stagewise.exact.relaxation import relaxed_price
 from stagewise.exact.search_threads import SearchThreads
@@ -53,6 +55,11 @@ def some_instance(seed: int, *, pinned: bool = False) -> Instance:
 def all_prices(candidates: EdgeCandidates) -> dict[frozenset[int], float]:
     """The price of every set of free candidates that, with the pinned, keeps the edge's limits."""
     prices = {}
+    in_cut = np.zeros((len(candidates.price), len(candidates.cut_price)), dtype=np.int64)
+    for place in range(len(candidates.price)):
+        in_cut[
+            place, candidates.cut[candidates.cut_start[place] : candidates.cut_start[place + 1]]
+        ] = 1
     for size in range(candidates.capacity - candidates.base_count + 1):
         for places in itertools.combinations(range(len(candidates.price)), size):
             sums = candidates.base_labels.astype(float)
@@ -69,26 +76,39 @@ def all_prices(candidates: EdgeCandidates) -> dict[frozenset[int], float]:
                 chosen = list(places)
                 delay = max([candidates.base_delay, *candidates.delay[chosen]])
                 price = candidates.base_price + candidates.price[chosen].sum() + delay
+                crossed = candidates.cut_base + in_cut[chosen].sum(axis=0) >= 2
+                price += candidates.cut_price[crossed].sum()
                 prices[frozenset(chosen)] = float(price)
     return prices
 
 
-def random_candidates(seed: int, instance: Instance) -> EdgeCandidates:
+def random_candidates(seed: int, instance: Instance, most_cuts: int = 8) -> EdgeCandidates:
     rng = np.random.default_rng(seed)
     client_price = rng.exponential(0.5, len(instance.lock)) * rng.integers(0, 2, CLIENTS)
     limit = float(rng.choice([np.inf, np.median(instance.link_delay) + 0.18]))
-    return edge_candidates(instance, int(rng.integers(3)), client_price, float(rng.random()), limit)
+    edge, delay_price = int(rng.integers(3)), rng.random(3)
+    cuts = random_cuts(rng, int(rng.integers(0, most_cuts + 1)))
+    return edge_candidates(instance, edge, Prices(client_price, delay_price, cuts), limit)
+
+
+def random_cuts(rng: np.random.Generator, count: int) -> Cuts:
+    """Triples of clients and edges, half of them without a price."""
+    items = [np.sort(rng.choice(CLIENTS + 3, 3, replace=False)) for _ in range(count)]
+    price = rng.exponential(0.3, count) * rng.integers(0, 2, count)
+    return Cuts(np.array(items, dtype=np.int64).reshape(-1, 3), price)
 
 
 @pytest.mark.parametrize("pinned", [False, True])
 def test_the_relaxation_is_below_every_cluster(pinned):
     tight = 0
     for seed in range(60):
-        candidates = random_candidates(seed, some_instance(seed, pinned=pinned))
-        prices = all_prices(candidates)
-        least = min(prices.values(), default=np.inf)
-        for known in (least, 2 * least + 1, np.inf):
-            assert relaxed_price(candidates, known) <= least * (1 + 1e-9) + 1e-12
+        for most_cuts in (8, 0):
+            instance = some_instance(seed, pinned=pinned)
+            candidates = random_candidates(seed, instance, most_cuts)
+            prices = all_prices(candidates)
+            least = min(prices.values(), default=np.inf)
+            for known in (least, 2 * least + 1, np.inf):
+                assert relaxed_price(candidates, known) <= least * (1 + 1e-9) + 1e-12
         tight += np.isfinite(least) and relaxed_price(candidates, least) > 0.8 * least
     assert tight >= 5
 
@@ -142,12 +162,13 @@ def test_no_round_is_faster_or_thriftier_than_the_least():
         with SearchThreads() as threads:
             delay, energy = least_delay(instance, threads), least_energy_cost(instance, threads)
         nothing = np.zeros(len(instance.lock))
-        prices = [all_prices(edge_candidates(instance, j, nothing, 0.0)) for j in range(3)]
+        free, each = Prices(nothing, np.zeros(3)), Prices(nothing, np.ones(3))
+        prices = [all_prices(edge_candidates(instance, j, free)) for j in range(3)]
         cheapest = [min(part.values(), default=np.inf) for part in prices]
         assert energy == pytest.approx(sum(cheapest), rel=1e-6)
         seconds = instance._replace(energy_weight=0.0)
         slowest = [
-            min(all_prices(edge_candidates(seconds, j, nothing, 1.0)).values(), default=np.inf)
+            min(all_prices(edge_candidates(seconds, j, each)).values(), default=np.inf)
             for j in range(3)
         ]
         assert delay == pytest.approx(max(slowest), rel=1e-6)
@@ -212,7 +233,7 @@ def test_a_search_stops_when_the_time_is_over():
     scenario = numeric(clients=200, edges=1, seed=0, limits=Limits(kld_max=0.001, data_min=10_000))
     scenario = replace(scenario, weights=Weights(1.0, 0.0, 1.0))
     instance = build_instance(p0(Round(scenario, np.ones(200, dtype=np.bool_))))
-    candidates = edge_candidates(instance, 0, np.zeros(200), 0.0)
+    candidates = edge_candidates(instance, 0, Prices(np.zeros(200), np.zeros(1)))
     with SearchThreads(0.3) as threads:
         found = enumerate_columns(
             instance,

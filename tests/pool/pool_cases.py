@@ -10,7 +10,8 @@ from helpers import random_scenario
 from references import edges_of, plain_kld, random_assignment
 from stagewise.checker.equations import Serving, link_cost
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns, Prices
+from stagewise.exact.columns import Columns
+from stagewise.exact.prices import Prices
 from stagewise.plan_a.planners import plan
 from stagewise.plans import Plan
 from stagewise.problem.statement import p2

@@ -17,7 +17,7 @@ from pool_cases import (
 )
 
 from references import plain_scenario
-from stagewise.exact.columns import Prices
+from stagewise.exact.prices import Prices
 from stagewise.pool.clusters import cheap_clusters, cheapest_cluster
 from stagewise.pool.generation import (
     ClusterWorkspace,

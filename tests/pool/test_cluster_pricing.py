@@ -9,7 +9,8 @@ from pool_cases import random_prices as prices_for
 
 from references import plain_scenario
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns, Prices, select
+from stagewise.exact.columns import Columns, select
+from stagewise.exact.prices import Prices
 from stagewise.pool.library import even_prices
 from stagewise.pool.pick import Priced, price
 from stagewise.pool.pricing import Choices, improve_choice

@@ -4,12 +4,14 @@ A *cluster* is a set of clients that keeps the edge's limits. Only clusters that
 a smaller one are of interest: a client more adds cost and takes a client from the other edges.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from stagewise.compiled import compiled
+from stagewise.exact.cuts import Cuts
+from stagewise.exact.prices import Prices
 from stagewise.problem.risk_kernels import keeps_limits, label_term
 from stagewise.search.instance import AT_ITS_EDGE, Instance
 from stagewise.world.divergence import KLD_TOLERANCE
@@ -52,21 +54,23 @@ class EdgeCandidates(NamedTuple):
     """Shape (candidates + 1,): the least price of one sample from here on."""
     droppable: int
     """How many labels may stay uncovered at the most."""
+    cut_start: IntArray
+    cut: IntArray
+    """The cuts that each candidate is an item of, in compressed rows."""
+    cut_price: FloatArray
+    cut_base: IntArray
+    """How many items of each cut every cluster of the edge has: the edge itself."""
 
 
 def edge_candidates(
-    instance: Instance,
-    edge: int,
-    client_price: FloatArray,
-    delay_price: float,
-    delay_limit: float = np.inf,
+    instance: Instance, edge: int, prices: Prices, delay_limit: float = np.inf
 ) -> EdgeCandidates:
-    """The candidates of `edge` when client i costs its energy and client_price[i] on top.
+    """The candidates of `edge` when client i costs its energy and its price on top.
 
-    `delay_price` is the price of a second of the edge's delay; `client_price` is not negative, and
-    infinite for a client that is not available. Links that would make the edge slower than
-    `delay_limit` are left out.
+    Prices are not negative, and infinite for a client that is not available. Links that would make
+    the edge slower than `delay_limit` are left out.
     """
+    client_price, delay_price = prices.client, float(prices.delay[edge])
     start, label_of, label_count, data_of = instance.rows
     links = instance.candidate[instance.candidate_start[edge] : instance.candidate_start[edge + 1]]
     slow = instance.link_delay[links] + instance.uplink_delay[edge] > delay_limit
@@ -121,7 +125,27 @@ def edge_candidates(
         cover_price=cover,
         data_price=sample,
         droppable=droppable,
+        **_cuts_of(prices.cuts, clients, len(instance.lock) + edge),
     )
+
+
+def _cuts_of(cuts: Cuts, clients: IntArray, edge: int) -> dict[str, npt.NDArray[Any]]:
+    """The cuts that clusters of `clients` at one edge, an item itself, may have to pay."""
+    counted = np.isin(cuts.items, np.append(clients, edge)).sum(axis=1)
+    kept = np.flatnonzero((counted >= 2) & (cuts.price > 0))
+    items = cuts.items[kept]
+    order = np.argsort(clients, kind="stable")
+    place = np.searchsorted(clients[order], items)
+    place = order[np.minimum(place, len(order) - 1)] if len(order) else np.zeros_like(items)
+    row, column = np.nonzero(clients[place] == items) if len(order) else np.nonzero(items < 0)
+    place = place[row, column]
+    by_place = np.argsort(place, kind="stable")
+    return {
+        "cut_start": np.searchsorted(place[by_place], np.arange(len(clients) + 1)),
+        "cut": row[by_place],
+        "cut_price": cuts.price[kept],
+        "cut_base": (items == edge).sum(axis=1),
+    }
 
 
 @compiled
@@ -147,18 +171,22 @@ class EnumerationWorkspace(NamedTuple):
     stack: IntArray
     sums: FloatArray
     """Row d: label sums, then data, price without delay, delay of the first d members."""
+    cut_count: IntArray
+    """How many items of each cut the members so far are."""
 
 
 def new_enumeration_workspace(
-    rows: int, width: int, labels: int, stop: npt.NDArray[np.int8]
+    candidates: EdgeCandidates, rows: int, stop: npt.NDArray[np.int8]
 ) -> EnumerationWorkspace:
-    """Room for `rows` clusters of at most `width` members."""
+    """Room for `rows` clusters of these candidates."""
+    width, labels = max(1, candidates.capacity - candidates.base_count), len(candidates.target)
     return EnumerationWorkspace(
         stop=stop,
         members=np.empty((rows, width), dtype=np.int32),
         size=np.empty(rows, dtype=np.int64),
         stack=np.zeros(width + 2, dtype=np.int64),
         sums=np.zeros((width + 2, labels + 3)),
+        cut_count=candidates.cut_base.copy(),
     )
 
 
@@ -195,18 +223,26 @@ def enumerate_clusters(candidates, cap, best_only, budget, work):
     while depth >= 0:
         stack[depth] += 1
         place = stack[depth]
-        if place >= count or depth >= room:
+        finished = place >= count or depth >= room
+        if not finished:
+            price = sums[depth, labels + 1] + candidates.price[place]
+            spent = sums[depth, labels + 1] + sums[depth, labels + 2]
+            # Every later candidate is more expensive, and from there on it costs no less.
+            finished = (
+                price + sums[depth, labels + 2] > cap
+                or spent + _completion(candidates, sums, depth, place, labels) > cap
+            )
+        if finished:
             depth -= 1
-            continue
-        price = sums[depth, labels + 1] + candidates.price[place]
-        if price + sums[depth, labels + 2] > cap:
-            depth -= 1  # every later candidate is more expensive
-            continue
-        spent = sums[depth, labels + 1] + sums[depth, labels + 2]
-        if spent + _completion(candidates, sums, depth, place, labels) > cap:
-            depth -= 1  # and from later candidates on it costs no less
+            if depth >= 0:
+                _count_items(candidates, work.cut_count, stack[depth], -1)
             continue
         delay = max(sums[depth, labels + 2], candidates.delay[place])
+        if price + delay > cap:
+            continue
+        for k in range(candidates.cut_start[place], candidates.cut_start[place + 1]):
+            if work.cut_count[candidates.cut[k]] == 1:
+                price += candidates.cut_price[candidates.cut[k]]
         if price + delay > cap:
             continue
         nodes += 1
@@ -230,9 +266,17 @@ def enumerate_clusters(candidates, cap, best_only, budget, work):
             sizes[written] = depth + 1
             written += 1
             continue  # a superset is never better
+        _count_items(candidates, work.cut_count, place, 1)
         depth += 1
         stack[depth] = place
     return written, nodes, 1, np.inf
+
+
+@compiled
+def _count_items(candidates, cut_count, place, change):
+    """Count the candidate at `place` as an item of its cuts, or no longer."""
+    for k in range(candidates.cut_start[place], candidates.cut_start[place + 1]):
+        cut_count[candidates.cut[k]] += change
 
 
 @compiled

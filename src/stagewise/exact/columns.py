@@ -13,24 +13,11 @@ from stagewise.exact.clusters import (
     enumerate_clusters,
     new_enumeration_workspace,
 )
+from stagewise.exact.cuts import crossings, incidence
+from stagewise.exact.prices import Prices
 from stagewise.search.instance import AT_ITS_EDGE, Instance
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.scenario import FloatArray, IntArray
-
-
-@dataclass(frozen=True, eq=False)
-class Prices:
-    """What a client, and a second of an edge's delay, cost; seconds together at most their weight."""
-
-    client: FloatArray
-    delay: FloatArray
-
-    def mixed(self, other: "Prices", share: float) -> "Prices":
-        """These prices with a `share` of the `other` ones."""
-        return Prices(
-            (1 - share) * self.client + share * other.client,
-            (1 - share) * self.delay + share * other.delay,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +39,19 @@ class Columns:
     ) -> FloatArray:
         """What each cluster costs above its edge's dual at the given prices."""
         padded = np.append(prices.client, 0.0)  # index -1 is no client
-        return np.asarray(
+        costs = (
             instance.energy_weight * self.energy
             + prices.delay[self.edge] * self.delay
             + padded[self.members].sum(axis=1)
             - edge_dual[self.edge]
         )
+        if len(prices.cuts.price):
+            costs += crossings(self.held(instance), prices.cuts.items) @ prices.cuts.price
+        return np.asarray(costs)
+
+    def held(self, instance: Instance) -> csr_matrix:
+        """Which items of cuts each cluster has."""
+        return incidence(self.edge, self.members, len(instance.lock), len(instance.capacity))
 
 
 @dataclass(frozen=True)
@@ -85,10 +79,8 @@ def enumerate_columns(
 
     Another thread may end the search by setting stop[0].
     """
-    width = max(1, candidates.capacity - candidates.base_count)
-    rows = 1 if best_only else max_clusters
     stop = np.zeros(1, dtype=np.int8) if stop is None else stop
-    work = new_enumeration_workspace(rows, width, len(instance.target), stop)
+    work = new_enumeration_workspace(candidates, 1 if best_only else max_clusters, stop)
     written, visited, complete, left_out = enumerate_clusters(
         candidates, cap, best_only, nodes, work
     )
@@ -172,9 +164,14 @@ def shared_clients(edge: IntArray, client: npt.NDArray[np.integer[Any]], edges: 
 
 def distinct(columns: Columns) -> Columns:
     """Each cluster once."""
+    return select(columns, _distinct_rows(columns)[1])
+
+
+def _distinct_rows(columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
+    """What `np.unique` says of the clusters."""
     rows = np.column_stack([columns.edge, np.sort(columns.members, axis=1)])
-    _, first = np.unique(rows, axis=0, return_index=True)
-    return select(columns, first)
+    unique, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return unique, first, where.ravel()
 
 
 def join(parts: list[Columns]) -> Columns:
@@ -187,6 +184,13 @@ def join(parts: list[Columns]) -> Columns:
     figures = zip(*((part.edge, part.energy, part.delay) for part in parts), strict=True)
     edge, energy, delay = map(np.concatenate, figures)
     return Columns(edge, np.concatenate(members), energy, delay)
+
+
+def with_columns(columns: Columns, others: Columns) -> tuple[Columns, IntArray]:
+    """Each cluster of both once, and the rows that those of `others` have."""
+    together = join([others, columns])
+    _, first, where = _distinct_rows(together)
+    return select(together, first), where[: len(others)]
 
 
 def select(columns: Columns, rows: IntArray | npt.NDArray[np.bool_]) -> Columns:

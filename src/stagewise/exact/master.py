@@ -4,21 +4,26 @@ minimise    weight_t T + weight_e sum_C energy_C x_C
 subject to  sum over the clusters of edge j of x_C  = 1      (dual: what an edge pays)
             sum over the clusters with client i of x_C <= 1  (dual: a client's price)
             sum over the clusters of edge j of delay_C x_C <= T  (dual: a second's price)
+            sum over the clusters that have two items of a cut of x_C <= 1  (dual: the cut's price)
             T is not below the least delay of the scope
+
+HiGHS keeps its basis from one solution to the next, so that new clusters and cuts take few steps.
 """
 
 from dataclasses import dataclass
 
+import highspy
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack, vstack
 
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns, Prices
+from stagewise.exact.columns import Columns, join, select
+from stagewise.exact.cuts import NO_CUTS, Cuts, crossings, violated
+from stagewise.exact.prices import Prices
 from stagewise.search.instance import Instance
 from stagewise.world.scenario import FloatArray, IntArray
 
-_SOLVED = 0
+_USED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,74 +41,126 @@ class MasterSolution:
     """T."""
 
 
-def solve_master(
-    instance: Instance,
-    columns: Columns,
-    unserved_cost: float,
-    least_delay: float = 0.0,
-    seconds: float = np.inf,
-) -> MasterSolution | None:
-    """The master over the edges that `columns` has clusters of; None where it was not solved.
+class Master:
+    """The master over `columns`, for the edges that these have clusters of.
 
-    An edge may stay unserved at `unserved_cost`. HiGHS gives up after `seconds`.
+    An edge may stay unserved at `unserved_cost`; the delay is not below `least_delay`. Columns that
+    come later must be of the same edges.
     """
-    present, edge_row = np.unique(columns.edge, return_inverse=True)
-    edges, count = len(present), len(columns)
-    row, place = np.nonzero(columns.members != NONE)
-    client = columns.members[row, place]
-    covered, client_row = np.unique(client, return_inverse=True)
-    # Variables: the columns, one "unserved" for each edge, and T.
-    variables = count + edges + 1
-    costs = instance.energy_weight * columns.energy, np.full(edges, unserved_cost)
-    cost = np.concatenate([*costs, [instance.delay_weight]])
-    numbers, each_edge = np.arange(count), np.arange(edges)
-    equal = _matrix(
-        (edges, variables),
-        (np.ones(count), edge_row, numbers),
-        (np.ones(edges), each_edge, count + each_edge),
-    )
-    unequal = _matrix(
-        (len(covered) + edges, variables),
-        (np.ones(len(row)), client_row, row),
-        (columns.delay, len(covered) + edge_row, numbers),
-        (np.full(edges, -1.0), len(covered) + each_edge, np.full(edges, variables - 1)),
-    )
-    limits = np.concatenate([np.ones(len(covered)), np.zeros(edges)])
-    result = linprog(
-        cost,
-        A_ub=unequal,
-        b_ub=limits,
-        A_eq=equal,
-        b_eq=np.ones(edges),
-        bounds=np.column_stack(
-            [np.append(np.zeros(variables - 1), least_delay), np.full(variables, np.inf)]
-        ),
-        method="highs-ds",
-        options={"time_limit": seconds} if np.isfinite(seconds) else {},
-    )
-    if result.status != _SOLVED:
-        return None
-    marginals = np.maximum(-result.ineqlin.marginals, 0.0)
-    client_price = np.zeros(len(instance.lock))
-    client_price[covered] = marginals[: len(covered)]
-    delay_price, edge_dual = np.zeros((2, len(instance.capacity)))
-    delay_price[present] = marginals[len(covered) :]
-    edge_dual[present] = result.eqlin.marginals
-    # The bound needs prices of a second that sum to the weight of delay at the most.
-    total = delay_price.sum()
-    if total > instance.delay_weight:
-        delay_price = delay_price * (instance.delay_weight / total)
-    return MasterSolution(
-        value=float(result.fun),
-        edge_dual=edge_dual,
-        prices=Prices(client_price, delay_price),
-        use=result.x[:count],
-        unserved=float(result.x[count : count + edges].sum()),
-        delay=float(result.x[-1]),
-    )
 
+    def __init__(
+        self,
+        instance: Instance,
+        columns: Columns,
+        unserved_cost: float,
+        least_delay: float = 0.0,
+        cuts: IntArray = NO_CUTS.items,
+    ) -> None:
+        self.instance = instance
+        self.columns = columns
+        self.cuts = cuts
+        self._present = np.unique(columns.edge)
+        edges, clients = len(self._present), len(instance.lock)
+        self._edge_row = np.full(len(instance.capacity), NONE)
+        self._edge_row[self._present] = np.arange(edges)
+        # Rows: the edges, their delays, the clients, the cuts. Columns: T, unserved, the clusters.
+        self.highs = highs = highspy.Highs()  # type: ignore[no-untyped-call]
+        highs.setOptionValue("output_flag", False)
+        highs.setOptionValue("threads", 1)
+        highs.setOptionValue("random_seed", 0)
+        infinite = np.full(edges + clients + len(cuts), -np.inf)
+        lower = np.concatenate([np.ones(edges), infinite])
+        upper = np.concatenate([np.ones(edges), np.zeros(edges), np.ones(clients + len(cuts))])
+        nothing = np.zeros(0, dtype=np.int32)
+        starts = np.zeros(len(lower), dtype=np.int32)
+        highs.addRows(len(lower), lower, upper, 0, starts, nothing, np.zeros(0))
+        shape = (1 + edges, len(lower))
+        delays = np.zeros(edges, dtype=np.int64), np.arange(edges, 2 * edges), np.full(edges, -1.0)
+        served = np.arange(1, edges + 1), np.arange(edges), np.ones(edges)
+        row, column, value = map(np.concatenate, zip(delays, served, strict=True))
+        first = csr_matrix((value, (row, column)), shape=shape)
+        self._add(
+            np.append(instance.delay_weight, np.full(edges, unserved_cost)),
+            np.append(least_delay, np.zeros(edges)),
+            first,
+        )
+        self._add_clusters(columns)
 
-def _matrix(shape: tuple[int, int], *parts: tuple[FloatArray, IntArray, IntArray]) -> csr_matrix:
-    """A sparse matrix from values with their rows and columns."""
-    values, rows, columns = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return csr_matrix((values, (rows, columns)), shape=shape)
+    def _add(self, cost: FloatArray, lower: FloatArray, rows: csr_matrix) -> None:
+        """Add columns with these entries, a row of `rows` for each."""
+        start, index = rows.indptr[:-1].astype(np.int32), rows.indices.astype(np.int32)
+        upper = np.full(len(cost), np.inf)
+        self.highs.addCols(len(cost), cost, lower, upper, rows.nnz, start, index, rows.data)
+
+    def _add_clusters(self, columns: Columns) -> None:
+        edges, count = len(self._present), len(columns)
+        row = self._edge_row[columns.edge]
+        each = np.arange(count)
+        served = csr_matrix((np.ones(count), (each, row)), shape=(count, edges))
+        delays = csr_matrix((columns.delay, (each, row)), shape=(count, edges))
+        held = columns.held(self.instance)
+        clients = held[:, : len(self.instance.lock)]
+        rows = csr_matrix(hstack([served, delays, clients, crossings(held, self.cuts)]))
+        self._add(self.instance.energy_weight * columns.energy, np.zeros(count), rows)
+
+    def add_columns(self, parts: list[Columns]) -> None:
+        """More clusters to choose from."""
+        new = join(parts)
+        self._add_clusters(new)
+        self.columns = join([self.columns, new])
+
+    def add_violated_cuts(self, solution: MasterSolution, limit: int) -> int:
+        """Add the cuts that `solution` breaks most; returns how many."""
+        used = np.flatnonzero(solution.use > _USED)
+        held = select(self.columns, used).held(self.instance)
+        cuts = violated(held, solution.use[used], limit)
+        if len(cuts) == 0:
+            return 0
+        crossed = crossings(self.columns.held(self.instance), cuts)
+        first = csr_matrix((1 + len(self._present), len(cuts)))
+        rows = csr_matrix(vstack([first, crossed]).T)
+        self.highs.addRows(
+            len(cuts),
+            np.full(len(cuts), -np.inf),
+            np.ones(len(cuts)),
+            rows.nnz,
+            rows.indptr[:-1].astype(np.int32),
+            rows.indices.astype(np.int32),
+            rows.data,
+        )
+        self.cuts = np.concatenate([self.cuts, cuts])
+        return len(cuts)
+
+    def set_unserved_cost(self, cost: float) -> None:
+        """What an edge that stays unserved counts from now on."""
+        for column in range(1, len(self._present) + 1):
+            self.highs.changeColCost(column, cost)
+
+    def solve(self, seconds: float = np.inf) -> MasterSolution | None:
+        """The optimum and its prices; None where HiGHS was not done after `seconds`."""
+        highs, instance, edges = self.highs, self.instance, len(self._present)
+        highs.setOptionValue("time_limit", highs.getRunTime() + seconds)
+        highs.run()
+        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        solution = highs.getSolution()
+        values, duals = np.array(solution.col_value), np.array(solution.row_dual)
+        edge_dual, delay_price = np.zeros((2, len(instance.capacity)))
+        edge_dual[self._present] = duals[:edges]
+        marginals = np.maximum(-duals, 0.0)
+        delay_price[self._present] = marginals[edges : 2 * edges]
+        # The bound needs prices of a second that sum to the weight of delay at the most.
+        total = delay_price.sum()
+        if total > instance.delay_weight:
+            delay_price = delay_price * (instance.delay_weight / total)
+        last = 2 * edges + len(instance.lock)
+        return MasterSolution(
+            value=float(highs.getInfo().objective_function_value),
+            edge_dual=edge_dual,
+            prices=Prices(
+                marginals[2 * edges : last], delay_price, Cuts(self.cuts, marginals[last:])
+            ),
+            use=values[1 + edges :],
+            unserved=float(values[1 : 1 + edges].sum()),
+            delay=float(values[0]),
+        )

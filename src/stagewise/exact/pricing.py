@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stagewise.exact.clusters import edge_candidates
-from stagewise.exact.columns import Columns, Prices, enumerate_columns, join
+from stagewise.exact.columns import Columns, Enumeration, enumerate_columns, join
+from stagewise.exact.prices import Prices
 from stagewise.exact.relaxation import relaxed_price
 from stagewise.exact.search_threads import SearchThreads
 from stagewise.search.instance import Instance
@@ -18,6 +19,8 @@ _NODES = 8_000_000_000
 _SHORT = 400  # so many times fewer nodes of a search that is not the last resort
 _SHORT_NODES = 20_000_000  # of all edges together, for a bound at small cost
 _EDGE_NODES = (10_000, 200_000)
+_MOST_OF_AN_EDGE = 8  # times its share of the clusters for branch and bound
+_LEAST_REACH = 1e-3
 _NEAR = 0.2  # of what an edge's cheapest cluster costs is near, where all are too many
 
 
@@ -78,7 +81,7 @@ def price_edges(
     )
     least = np.array([answer.least for answer in answers])
     spare_weight = max(0.0, instance.delay_weight - float(prices.delay.sum()))
-    paid = float(prices.client.sum())
+    paid = prices.paid
     bound = float(least.sum()) - paid + spare_weight * scope.least_delay
     return Priced(
         prices=prices,
@@ -105,9 +108,7 @@ def _price_edge(
     search: Search,
     threads: SearchThreads,
 ) -> _PricedEdge:
-    candidates = edge_candidates(
-        instance, edge, prices.client, float(prices.delay[edge]), scope.delay_limit
-    )
+    candidates = edge_candidates(instance, edge, prices, scope.delay_limit)
     # Better means better by more than rounding.
     cap = known - _ROUNDING * (known + instance.price_scale) if np.isfinite(known) else np.inf
     best = enumerate_columns(
@@ -179,7 +180,7 @@ def near_columns(
     threads: SearchThreads,
     *,
     few: bool,
-    last: bool,
+    last: bool = False,
 ) -> tuple[Columns, bool]:
     """The clusters within `slack` of the cheapest, and whether these are all of them.
 
@@ -192,13 +193,7 @@ def near_columns(
         max_clusters, nodes = _MAX_CLUSTERS, _NODES
 
     def enumerate_edge(edge: int) -> tuple[Columns, bool]:
-        candidates = edge_candidates(
-            instance,
-            edge,
-            priced.prices.client,
-            float(priced.prices.delay[edge]),
-            scope.delay_limit,
-        )
+        candidates = edge_candidates(instance, edge, priced.prices, scope.delay_limit)
         least = float(priced.least[edge])
         reach = slack if few else min(slack, _NEAR * least)
         while True:
@@ -216,3 +211,46 @@ def near_columns(
 
     answers = threads.map(enumerate_edge, range(edges))
     return join([found for found, _ in answers]), all(complete for _, complete in answers)
+
+
+def selectable_columns(
+    instance: Instance,
+    scope: Scope,
+    priced: Priced,
+    slack: float,
+    most: int,
+    threads: SearchThreads,
+) -> tuple[Columns, float]:
+    """All clusters within the largest slack of their edge's cheapest that about `most` are within.
+
+    Returns them with that slack, `slack` at the most.
+    """
+    edges = len(instance.capacity)
+    each = _MOST_OF_AN_EDGE * most // edges
+    candidates = threads.map(
+        lambda edge: edge_candidates(instance, edge, priced.prices, scope.delay_limit),
+        range(edges),
+    )
+
+    def enumerated(reach: float) -> list[Enumeration]:
+        return threads.map(
+            lambda edge: enumerate_columns(
+                instance,
+                candidates[edge],
+                float(priced.least[edge]) + reach,
+                max_clusters=each,
+                nodes=_NODES // (_SHORT * edges),
+                stop=threads.stop,
+            ),
+            range(edges),
+        )
+
+    reach = min(slack, float(np.median(priced.least)))
+    while True:
+        found = enumerated(reach)
+        columns = join([part.columns for part in found])
+        if all(part.complete for part in found) and len(columns) <= most:
+            return columns, reach * (1 - _ROUNDING)
+        if threads.out_of_time or reach <= _LEAST_REACH * slack:
+            return columns, 0.0
+        reach *= 0.8

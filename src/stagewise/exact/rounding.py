@@ -7,8 +7,9 @@ from stagewise.compiled import NONE
 from stagewise.exact.clusters import edge_candidates
 from stagewise.exact.columns import Columns, enumerate_columns, join, select, shared_clients
 from stagewise.exact.generation import Generation
-from stagewise.exact.master import MasterSolution, solve_master
+from stagewise.exact.master import Master, MasterSolution
 from stagewise.exact.packing import Budget, pack
+from stagewise.exact.prices import Prices
 from stagewise.exact.pricing import Scope
 from stagewise.exact.search_threads import SearchThreads
 from stagewise.search.instance import Instance
@@ -24,12 +25,13 @@ def dive(
     instance: Instance, scope: Scope, generation: Generation, threads: SearchThreads
 ) -> Columns:
     """Clusters for as many edges as possible: settle the surest, solve the master again, and so on."""
-    columns, master = generation.columns, generation.master
-    assert master is not None
+    solution = generation.solution
+    assert solution is not None
+    columns = select(generation.columns, np.arange(len(solution.use)))
     unserved_cost = 10.0 * float(generation.best.least.max())
     taken = np.zeros(len(instance.lock) + 1, dtype=np.bool_)
     settled: list[Columns] = []
-    use = master.use
+    use = solution.use
     while len(columns) and (not settled or not threads.out_of_time):
         rows = _surest(columns, use, taken)
         settled.append(select(columns, rows))
@@ -38,13 +40,12 @@ def dive(
         columns = select(columns, open_ & ~taken[columns.members].any(axis=1))
         unserved = np.setdiff1d(left, columns.edge)
         if len(unserved):
-            new = [_generated(instance, int(edge), scope, master, taken) for edge in unserved]
+            new = [_generated(instance, int(edge), scope, solution, taken) for edge in unserved]
             columns = join([columns, *new])
         if len(columns) == 0:
             break
-        again = solve_master(
-            instance, columns, unserved_cost, scope.least_delay, threads.seconds_left
-        )
+        master_of_rest = Master(instance, columns, unserved_cost, scope.least_delay)
+        again = master_of_rest.solve(threads.seconds_left)
         if again is None:
             break
         use = again.use
@@ -73,13 +74,12 @@ def _surest(columns: Columns, use: FloatArray, taken: BoolArray) -> IntArray:
 
 
 def _generated(
-    instance: Instance, edge: int, scope: Scope, master: MasterSolution, taken: BoolArray
+    instance: Instance, edge: int, scope: Scope, solution: MasterSolution, taken: BoolArray
 ) -> Columns:
     """The cheapest cluster of clients that are not taken, at the master's prices."""
-    price = np.where(taken[:-1], np.inf, master.prices.client)
-    candidates = edge_candidates(
-        instance, edge, price, float(master.prices.delay[edge]), scope.delay_limit
-    )
+    free = np.where(taken[:-1], np.inf, solution.prices.client)
+    prices = Prices(free, solution.prices.delay, solution.prices.cuts)
+    candidates = edge_candidates(instance, edge, prices, scope.delay_limit)
     return enumerate_columns(
         instance, candidates, np.inf, max_clusters=1, nodes=_NODES, best_only=True
     ).columns
@@ -126,11 +126,11 @@ def improve(
     choices = join([choices, select(incumbent, scope)])
     least_delay = float(others.delay.max(initial=0.0))
     spent = instance.energy_weight * float(others.energy.sum())
-    master = solve_master(instance, choices, limit, least_delay, threads.seconds_left)
+    master = Master(instance, choices, limit, least_delay).solve(threads.seconds_left)
     if master is None or master.value + spent >= limit * (1 - 1e-9):
         return None
     reduced = choices.reduced_costs(instance, master.edge_dual, master.prices)
-    base = float(master.edge_dual.sum() - master.prices.client.sum())
+    base = float(master.edge_dual.sum()) - master.prices.paid
     spare = instance.delay_weight - float(master.prices.delay.sum())
     near = np.flatnonzero(reduced <= limit - spent - master.value)
     choices, reduced = select(choices, near), reduced[near]

@@ -1,24 +1,44 @@
 """P0 (or P2) to proven optimality: incumbent, bound, and what closes the gap between them.
 
-The problem is split by the round's delay into *scopes*. In each one column generation gives a bound;
-where every cluster that a better choice could use can be enumerated, a search over these settles the
-scope, and where not, the scope is split again. The bound is the least one of all scopes.
+The problem is split by the round's delay into *scopes*. In each one column generation gives a bound.
+With few edges, every cluster that a better choice could use is enumerated and a search over these
+settles the scope; where they are too many, the scope is split again. With many edges the clusters whose
+reduced costs are within some slack are given to branch and bound: a choice with any other cluster costs
+more than the bound and the slack together. The bound is the least one of all scopes.
 """
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from stagewise.exact.columns import Columns, Prices, columns_of, distinct, edge_of, join, select
+from stagewise.exact.columns import (
+    Columns,
+    columns_of,
+    distinct,
+    edge_of,
+    join,
+    select,
+    with_columns,
+)
+from stagewise.exact.cuts import NO_CUTS
 from stagewise.exact.generation import Generation, generate
 from stagewise.exact.packing import Budget, pack
-from stagewise.exact.pricing import Priced, Scope, least_delay, least_energy_cost, near_columns
+from stagewise.exact.prices import Prices
+from stagewise.exact.pricing import (
+    Priced,
+    Scope,
+    least_delay,
+    least_energy_cost,
+    near_columns,
+    selectable_columns,
+)
 from stagewise.exact.rounding import around, dive, improve, neighbours, overlaps
 from stagewise.exact.search_threads import SearchThreads
+from stagewise.exact.selection import select_disjoint
 from stagewise.problem.statement import Problem
 from stagewise.randomness import generator, integer_seed
 from stagewise.search.instance import Instance, build_instance, unassigned
@@ -32,10 +52,29 @@ _FIRST_ROUNDING = 0.4  # of the time may pass before the master is rounded, solv
 _FIRST_SEARCH = 0.05  # of the time for the first local search
 _MOVES_PER_SECOND = 1_000_000
 _MOVES_PER_CLIENT = 500  # for each edge; a handful of clients does not need more
-_SCOPE_MOVES = 2_000_000
+_FIRST_MOVES = 10_000  # of each of a few edges: rounding the master's solution finds better
+_SCOPE_MOVES, _SCOPE_MOVES_OF_AN_EDGE = 2_000_000, 5_000
 _LONG = 0.04  # of the cost: a delay so far above the least possible is worth a search of its own
+_WORTH = 5e-4  # of the cost: a delay that, excluded from a scope, raises its bound enough
+_FIRST_BRANCHING, _BRANCHING = 0.4, 0.6  # of the time left for one branch and bound
+_FIRST_SELECTABLE, _SELECTABLE = 60, 150  # clusters of an edge for branch and bound
+_LARGEST_WHOLE = 60  # edges of a system that branch and bound can do something for as a whole
 _ROUNDING = 1e-9
 _TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class _Open:
+    """A scope that is not settled."""
+
+    scope: Scope
+    prices: Prices | None = None
+    """Good ones to begin with."""
+    priced: Priced | None = None
+    """The best ones, once its master is solved; only with many edges."""
+    cuts: IntArray = field(default_factory=lambda: NO_CUTS.items)
+    slack: float = 0.0
+    """Of the clusters that branch and bound has had."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +140,8 @@ class _Proof:
         self.lower = 0.0
         self.energy_cost = 0.0
         """What the energy of a round costs at the least."""
-        self.waiting: list[tuple[float, int, Scope, Prices | None]] = []
-        """Scopes to work at: their bounds, numbers, and good prices to begin with."""
+        self.waiting: list[tuple[float, int, _Open]] = []
+        """Scopes to work at, with their bounds and numbers."""
         self.scopes = 0
         self.settled = np.inf
         """The least bound of the scopes that nothing more is to be done about."""
@@ -117,13 +156,13 @@ class _Proof:
 
     def find_incumbent(self) -> None:
         """An assignment to begin with, by local search."""
-        effort = Effort()
+        effort = Effort(runs=1, moves_per_edge=_FIRST_MOVES) if self.few else Effort()
         moves = min(effort.moves_per_edge, _MOVES_PER_CLIENT * len(self.instance.lock))
         left = self.threads.seconds_left
         if np.isfinite(left):
             affordable = int(_FIRST_SEARCH * left * _MOVES_PER_SECOND / (effort.runs * self.edges))
             moves = min(moves, max(affordable, 500))
-        effort = Effort(moves_per_edge=moves)
+        effort = replace(effort, moves_per_edge=moves)
         self._accept(
             local_search(self.instance, self.problem.pinned, seed=self.seed, effort=effort)
         )
@@ -137,13 +176,16 @@ class _Proof:
             least = least_delay(instance, self.threads)
             self.energy_cost = least_energy_cost(instance, self.threads)
         bound = instance.delay_weight * least + self.energy_cost
-        self._push(bound, Scope(least_delay=least), None)
+        self._push(bound, _Open(Scope(least_delay=least)))
         self._update_lower(np.inf)
         if np.isfinite(bound):
             self._search_shorter_delays(least)
         while self.waiting and not self._closed() and not self.threads.out_of_time:
-            bound, _, scope, prices = heapq.heappop(self.waiting)
-            self._work_at(self._without_long_delays(scope), bound, prices)
+            bound, _, open_ = heapq.heappop(self.waiting)
+            if open_.priced is None:
+                self._work_at(self._without_long_delays(open_.scope), bound, open_.prices)
+            else:
+                self._branch(open_, bound)
 
     def _without_long_delays(self, scope: Scope) -> Scope:
         """A scope without the delays that a better assignment cannot have."""
@@ -179,6 +221,31 @@ class _Proof:
 
     def _work_at(self, scope: Scope, bound: float, prices: Prices | None) -> None:
         """Raise the bound of a scope, look for better assignments in it, then settle or split it."""
+        generation, bound = self._generate(scope, bound, prices, cut=not self.few)
+        if generation is None or self._cannot_improve(bound) or self.threads.out_of_time:
+            self._settle(np.inf if generation is None else bound)
+            return
+        first = not self.rounded
+        self._round(scope, generation)
+        if not self.few:
+            self._divide(scope, bound, generation, first=first)
+            return
+        parts = self._parts(scope, generation)
+        if not self._cannot_improve(bound) and self._search(scope, generation, last=False):
+            bound = self.upper
+        elif not self._cannot_improve(bound) and not parts:
+            again, bound = self._generate(scope, bound, generation.best.prices, cut=True)
+            if again is None or self._search(scope, again, last=True):
+                bound = self.upper
+        if self._cannot_improve(bound) or not parts:
+            self._settle(bound)
+            return
+        self._push_parts(parts, bound, generation)
+
+    def _generate(
+        self, scope: Scope, bound: float, prices: Prices | None, *, cut: bool
+    ) -> tuple[Generation | None, float]:
+        """Column generation, whose clusters are kept, and the bound that is at least `bound`."""
 
         def progress(value: float) -> bool:
             nonlocal bound
@@ -194,26 +261,96 @@ class _Proof:
             self._columns_within(scope),
             self.threads,
             prices=prices,
+            cut=cut,
             progress=progress,
         )
-        if generation is None:
-            self._settle(np.inf)
-            return
-        self._keep(generation.columns)
+        if generation is not None:
+            self._keep(generation.columns)
+        return generation, bound
+
+    def _divide(self, scope: Scope, bound: float, generation: Generation, *, first: bool) -> None:
+        """Many edges: split a scope where that raises its bound, or leave it to branch and bound."""
+        cuts = NO_CUTS.items
+        if generation.solution is not None:
+            cut_prices = generation.solution.prices.cuts
+            cuts = cut_prices.items[cut_prices.price > 0]
+        open_ = _Open(scope, None, generation.best, cuts)
+        if first:
+            near, _ = near_columns(
+                self.instance, scope, generation.best, self.upper - bound, self.threads, few=False
+            )
+            self._report(f"{len(near)} clusters")
+            self._improve(near)
+            self._select(open_, bound, _FIRST_SELECTABLE, _FIRST_BRANCHING)
         if self._cannot_improve(bound) or self.threads.out_of_time:
             self._settle(bound)
             return
-        self._round(scope, generation)
         parts = self._parts(scope, generation)
-        if not self._cannot_improve(bound) and self._search(scope, generation, last=not parts):
-            bound = self.upper
-        if self._cannot_improve(bound) or not parts:
-            self._settle(bound)
-            return
+        if len(parts) == 2:
+            rise = self.instance.delay_weight * (parts[1].least_delay - scope.least_delay)
+            parts = parts if rise > _WORTH * self.upper else []
+        if parts:
+            self._push_parts(parts, bound, generation)
+        else:
+            self._push(bound, open_)
+            self._update_lower(np.inf)
+
+    def _push_parts(self, parts: list[Scope], bound: float, generation: Generation) -> None:
         for part in parts:
             least = max(bound, self.instance.delay_weight * part.least_delay)
-            self._push(least, part, generation.best.prices)
+            self._push(least, _Open(part, generation.best.prices))
         self._update_lower(np.inf)
+
+    def _branch(self, open_: _Open, bound: float) -> None:
+        """Give a scope to branch and bound, and again as long as more clusters raise its bound."""
+        slack, proven = self._select(open_, bound, _SELECTABLE, _BRANCHING)
+        proven = max(bound, proven)
+        if self._cannot_improve(proven) or proven <= bound * (1 + _ROUNDING):
+            self._settle(proven)
+            return
+        self._push(proven, replace(open_, slack=slack))
+        self._update_lower(np.inf)
+
+    def _select(
+        self, open_: _Open, bound: float, clusters: int, share: float
+    ) -> tuple[float, float]:
+        """Branch and bound over so many `clusters` of an edge, for a `share` of the time.
+
+        Returns the slack that the clusters are within and what is proven of the scope.
+        """
+        priced = open_.priced
+        assert priced is not None
+        if self.edges > _LARGEST_WHOLE:
+            return 0.0, bound
+        near, slack = selectable_columns(
+            self.instance,
+            open_.scope,
+            priced,
+            self.upper - priced.bound,
+            clusters * self.edges,
+            self.threads,
+        )
+        if slack <= open_.slack:
+            return slack, bound
+        present = columns_of(self.instance, self.best.assignment)
+        at_hand = np.zeros(0, dtype=np.int64)
+        if np.isfinite(self.upper) and present.delay.max() <= open_.scope.delay_limit:
+            near, at_hand = with_columns(near, present)
+        self._report(f"{len(near)} clusters")
+        found = select_disjoint(
+            self.instance,
+            near,
+            open_.scope.least_delay,
+            at_hand,
+            self.threads,
+            seconds=share * self.threads.seconds_left,
+            gap=0.5 * self.gap,
+            cuts=open_.cuts,
+        )
+        if found.rows is not None:
+            self._accept_columns(select(near, found.rows))
+        self._report("branch and bound")
+        return slack, min(found.bound, priced.bound + slack)
 
     def _cannot_improve(self, bound: float) -> bool:
         """Whether a scope with this bound has nothing better to offer than the gap allows."""
@@ -222,8 +359,13 @@ class _Proof:
     def _closed(self) -> bool:
         return self._cannot_improve(self.lower)
 
-    def _push(self, bound: float, scope: Scope, prices: Prices | None) -> None:
-        heapq.heappush(self.waiting, (bound, self.scopes, scope, prices))
+    @property
+    def few(self) -> bool:
+        """Whether the edges are so few that their clusters can be searched completely."""
+        return self.edges <= _FEW_EDGES
+
+    def _push(self, bound: float, open_: _Open) -> None:
+        heapq.heappush(self.waiting, (bound, self.scopes, open_))
         self.scopes += 1
 
     def _settle(self, bound: float) -> None:
@@ -255,13 +397,13 @@ class _Proof:
         The same scope again where its master was to be rounded before it was solved; nothing where
         there is nothing between.
         """
-        master, instance = generation.master, self.instance
+        solution, instance = generation.solution, self.instance
         if generation.stopped and not generation.converged:
             return [scope]
-        if master is None or not generation.converged or instance.delay_weight <= 0:
+        if solution is None or not generation.converged or instance.delay_weight <= 0:
             return []
-        slowest = float(generation.columns.delay[: len(master.use)][master.use > 1e-6].max())
-        middle = max(master.delay, 0.5 * (master.delay + slowest))
+        slowest = float(generation.columns.delay[: len(solution.use)][solution.use > 1e-6].max())
+        middle = max(solution.delay, 0.5 * (solution.delay + slowest))
         delays = _link_delays(instance)
         faster, slower = delays[delays <= middle * (1 + _TOLERANCE)], delays[delays > middle]
         slower = slower[slower > faster.max(initial=0.0)]
@@ -275,11 +417,11 @@ class _Proof:
     def _round(self, scope: Scope, generation: Generation) -> None:
         """Make assignments of the master's solution."""
         self.rounded = True
-        if generation.master is None:
+        if generation.solution is None:
             return
         if np.isfinite(scope.delay_limit):
             self._search_fast_links(scope.delay_limit)
-        if self.edges <= _FEW_EDGES:
+        if self.few:
             self._pack(scope, generation.columns, generation.best, _LOOKS)
         else:
             self._accept_columns(dive(self.instance, scope, generation, self.threads))
@@ -290,7 +432,9 @@ class _Proof:
         scenario = self.problem.scenario
         delay = scenario.edge_rounds * self.problem.round.costs.delay_s
         fast = delay + scenario.edges.uplink_delay_s[scenario.links.edge] <= delay_limit
-        effort = Effort(runs=1, moves_per_edge=min(20_000, _SCOPE_MOVES // self.edges))
+        effort = Effort(
+            runs=1, moves_per_edge=min(_SCOPE_MOVES_OF_AN_EDGE, _SCOPE_MOVES // self.edges)
+        )
         return self._accept(
             local_search(
                 build_instance(self.problem, usable=fast),
@@ -301,20 +445,13 @@ class _Proof:
         )
 
     def _search(self, scope: Scope, generation: Generation, *, last: bool) -> bool:
-        """Search all clusters within the gap; true where this settles the scope.
-
-        Many edges are searched a few at a time, which settles nothing.
-        """
-        few = self.edges <= _FEW_EDGES
+        """Search all clusters within the gap; true where this settles the scope."""
         slack = self.upper - generation.bound
         near, complete = near_columns(
-            self.instance, scope, generation.best, slack, self.threads, few=few, last=last
+            self.instance, scope, generation.best, slack, self.threads, few=True, last=last
         )
         self._report(f"{len(near)} clusters")
-        if few:
-            return self._pack(scope, near, generation.best, None if last else _LOOKS) and complete
-        self._improve(near)
-        return False
+        return self._pack(scope, near, generation.best, None if last else _LOOKS) and complete
 
     def _pack(self, scope: Scope, columns: Columns, priced: Priced, looks: int | None) -> bool:
         """Improve the incumbent from `columns`; true where the search saw every choice below it."""

@@ -4,10 +4,9 @@ import logging
 import math
 from functools import cache
 
-import numpy as np
-
 from stagewise.decisions import Answer
 from stagewise.exact.clusters import edge_candidates
+from stagewise.exact.pricing import even_prices
 from stagewise.exact.relaxation import relaxed_price
 from stagewise.exact.solver import relative_gap, solve_exactly
 from stagewise.policies.policy import Policy
@@ -67,4 +66,4 @@ def load_exact() -> None:
     problem = p0(everybody_online(scenario))
     solve_exactly(problem, gap=-1.0)  # no gap is small enough: every part is called
     instance = build_instance(problem)
-    relaxed_price(edge_candidates(instance, 0, np.zeros(len(instance.lock)), 0.0), 1.0)
+    relaxed_price(edge_candidates(instance, 0, even_prices(instance)), 1.0)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from stagewise.exact.columns import Columns, Prices, columns_at
+from stagewise.exact.columns import Columns, columns_at
+from stagewise.exact.prices import Prices
 from stagewise.pool.generation import ClusterWorkspace, generate_clusters
 from stagewise.search.instance import Instance
 from stagewise.search.random_bits import bits_from

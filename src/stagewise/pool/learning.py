@@ -5,7 +5,7 @@ from concurrent.futures import Executor
 import numpy as np
 
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Prices
+from stagewise.exact.prices import Prices
 from stagewise.pool.library import Library, even_prices, generate_library
 from stagewise.pool.pick import LARGEST_SEARCHED, online_columns, price
 from stagewise.problem.statement import p0

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns, Prices, join
+from stagewise.exact.columns import Columns, join
+from stagewise.exact.prices import Prices
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.parts import parts

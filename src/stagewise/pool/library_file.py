@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from stagewise.errors import StagewiseError
-from stagewise.exact.columns import Prices
+from stagewise.exact.prices import Prices
 from stagewise.files import read_bytes, write_bytes
 from stagewise.pool.library import Library, member_links
 from stagewise.world.scenario import Scenario

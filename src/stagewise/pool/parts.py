@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns, Prices
+from stagewise.exact.columns import Columns
+from stagewise.exact.prices import Prices
 from stagewise.search.blocks import candidate_rank, cut_out
 from stagewise.search.instance import Instance
 from stagewise.world.scenario import IntArray

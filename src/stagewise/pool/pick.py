@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagewise.compiled import NONE, compiled, writable
-from stagewise.exact.columns import Columns, Prices, columns_of, edge_of, join, select
+from stagewise.exact.columns import Columns, columns_of, edge_of, join, select
 from stagewise.exact.packing import Budget, pack
+from stagewise.exact.prices import Prices
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.library import Library, even_prices

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stagewise.exact.columns import Prices
+from stagewise.exact.prices import Prices
 from stagewise.pool.clusters import cheapest_cluster
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.search.instance import AT_ITS_EDGE, Instance
