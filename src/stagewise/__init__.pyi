@@ -1,6 +1,11 @@
 """What users import, and from where: type checkers read it, and so does `__init__.py`."""
 
+from stagewise.bounds import Bound as Bound
+from stagewise.bounds import bound as bound
+from stagewise.bounds import load_bound_records as load_bound_records
+from stagewise.bounds import save_bounds as save_bounds
 from stagewise.checker import check as check
+from stagewise.checker import check_bounds as check_bounds
 from stagewise.checker import check_plan as check_plan
 from stagewise.comparison import compare as compare
 from stagewise.datasets import Dataset as Dataset

@@ -4,7 +4,8 @@ It shares no code with what plans and decides, so that a mistake there cannot hi
 arithmetic on the scenario's arrays, one equation after the other.
 """
 
+from stagewise.checker.bounds import check_bounds
 from stagewise.checker.decisions import check
 from stagewise.checker.plans import check_plan
 
-__all__ = ["check", "check_plan"]
+__all__ = ["check", "check_bounds", "check_plan"]

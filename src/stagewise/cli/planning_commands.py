@@ -127,10 +127,34 @@ def solve(
     stagewise.save_decisions(decisions, output)
 
 
+def bound(
+    scenario: ScenarioFile,
+    online: RoundsFile,
+    output: Output,
+    plan: Annotated[
+        str | None, typer.Option(help="A plan by pool, whose library saves making one.")
+    ] = None,
+    seconds: Seconds = None,
+) -> None:
+    """A lower bound on what each round costs, with prices that prove it to `check --bound`."""
+    world = stagewise.load_scenario(scenario)
+    rounds = stagewise.load_rounds(online, world)
+    long_term = None if plan is None else stagewise.load_plan(plan, world)
+    with _progress("bounding", len(rounds)) as bar:
+        bounds = stagewise.bound(
+            world, rounds, long_term, seconds=seconds, progress=lambda bound: bar.advance()
+        )
+    stagewise.save_bounds(bounds, output)
+
+
 def check(
     scenario: ScenarioFile,
     decisions: Annotated[str, typer.Argument(help="Decisions file.")],
     online: RoundsFile,
+    bounds: Annotated[
+        str | None,
+        typer.Option("--bound", help="Bounds file, recomputed from the prices in it alone."),
+    ] = None,
 ) -> None:
     """Recompute every figure and constraint of a decisions file; exit 1 if anything is not true."""
     from stagewise.decisions import load_decision_records
@@ -138,7 +162,11 @@ def check(
     world = stagewise.load_scenario(scenario)
     records = load_decision_records(decisions)
     rounds = stagewise.load_rounds(online, world)
-    _verdict(stagewise.check(world, records, rounds), f"{len(records)} decisions")
+    proven = [] if bounds is None else stagewise.load_bound_records(bounds)
+    lines = stagewise.check(world, records, rounds)
+    lines += stagewise.check_bounds(world, proven, rounds, records)
+    what = f"{len(records)} decisions"
+    _verdict(lines, what if bounds is None else f"{what} and {len(proven)} bounds")
 
 
 def check_plan(scenario: ScenarioFile, plan: PlanFile, risk: Risk = "exact") -> None:

@@ -112,7 +112,7 @@ def _with_round_clusters(
     at_hand = [] if columns is None else [columns]
     for number in range(_ROUND_PASSES):
         if number:
-            together = _in_order(join(at_hand))
+            together = in_order(join(at_hand))
             prices = price(
                 instance, together, prices, _STEPS_BETWEEN, np.inf, everyone=False
             ).prices
@@ -159,7 +159,7 @@ def _pick(
     pinned: IntArray | None = None,
 ) -> Found:
     """The best choice among `columns`, besides the clients that are `pinned`."""
-    columns = _in_order(columns)
+    columns = in_order(columns)
     if len(instance.capacity) > LARGEST_SEARCHED:
         assignment = _assign_in_windows(instance, columns, prices, library.near, pinned)
     else:
@@ -179,7 +179,7 @@ def _serve_all(
     return unserved
 
 
-def _in_order(columns: Columns) -> Columns:
+def in_order(columns: Columns) -> Columns:
     """The same columns, edge by edge."""
     if (np.diff(columns.edge) >= 0).all():
         return columns
@@ -203,7 +203,7 @@ def _search(instance: Instance, columns: Columns, prices: Prices) -> Columns:
             break  # whatever the others spare: this edge has no cluster
         if generation < _GENERATIONS - 1:
             edges = list(range(len(instance.capacity)))
-            columns = _in_order(join([columns, _generate(instance, edges, prices)]))
+            columns = in_order(join([columns, _generate(instance, edges, prices)]))
     return _choose_in_turn(instance, columns, prices)
 
 
@@ -237,7 +237,7 @@ def _assign_in_windows(
 ) -> IntArray:
     """A good choice by pricing, improved by a few edges at a time, and again once all are served."""
     priced = price(instance, columns, prices, _ROUGH_STEPS, np.inf, everyone=False)
-    columns = select(columns, _likely(columns, priced))
+    columns = select(columns, likely(columns, priced))
     priced = price(instance, columns, priced.prices, _MANY_STEPS, np.inf, everyone=False)
     choice = priced.choice
     assert choice is not None
@@ -268,7 +268,7 @@ def _with_clusters_of(
     return select(together, order), choice
 
 
-def _likely(columns: Columns, priced: "Priced") -> IntArray:
+def likely(columns: Columns, priced: "Priced") -> IntArray:
     """The rows of the clusters of each edge that are the cheapest at the round's prices, in order."""
     by_cost = np.argsort(priced.reduced, kind="stable")
     by_edge = by_cost[np.argsort(columns.edge[by_cost], kind="stable")]
