@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from stagewise.instances.catalogue import BenchmarkInstance
 
 Sizes = Annotated[
-    str | None, typer.Option(help="tight, paper, medium, large, huge, real, or several.")
+    str | None, typer.Option(help="tiny, tight, paper, medium, large, huge, real, or several.")
 ]
-_SMALL = "tight,paper,medium"
+_SMALL = "tiny,tight,paper,medium"
 
 
 def instances(
