@@ -20,7 +20,7 @@ from stagewise.instances.best_known import (
     read_best_known,
     write_best_known,
 )
-from stagewise.instances.catalogue import instance_names, load_instance, load_instances
+from stagewise.instances.catalogue import digest_of, instance_names, load_instance, load_instances
 
 SMALL = [name for name, one in load_instances().items() if one.size in ("tiny", "tight", "paper")]
 
@@ -213,6 +213,30 @@ def test_the_commands(tmp_path, capsys):
     assert (score["instance"], score["rounds"]) == ("tight-30x3-1", 5)
     assert main(command) == 0
     assert version("stagewise-hfl") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "chain-15x3",
+        "tiny-12x2-1",
+        "paper-set2-7",
+        "numeric-300x12-1",
+        "numeric-1000x40-1",
+        "numeric-10000x200-2",
+        "eua-metro-411x35",
+        "aiotwin-24x5",
+        "nycmesh-184x6",
+    ],
+)
+def test_an_instance_of_every_class_survives_its_files(name, tmp_path, request):
+    instance = load_instance(name)
+    if instance.files:
+        request.getfixturevalue("data_dir")
+    assert main(["instances", name, "-o", str(tmp_path)]) == 0
+    scenario = stagewise.load_scenario(tmp_path / "scenario.json")
+    rounds = stagewise.load_rounds(tmp_path / "rounds.jsonl", scenario)
+    assert digest_of(scenario, list(rounds)) == instance.sha256
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stagewise.decisions import Decision
 from stagewise.instances.best_known import BestKnown, best_known
 from stagewise.instances.catalogue import BenchmarkInstance, load_instance
 from stagewise.loop import run_rounds
@@ -97,12 +98,14 @@ def _score(
         plan = made.plan
     finally:
         made.close()
-    return score_of(
-        instance.name,
-        [decision.objective if decision.feasible else None for decision in decisions],
-        [decision.decision_ms for decision in decisions],
-        None if plan is None else plan.plan_ms / 1000,
-    )
+    plan_s = None if plan is None else plan.plan_ms / 1000
+    return score_of(instance.name, *costs_and_times(decisions), plan_s)
+
+
+def costs_and_times(decisions: Sequence[Decision]) -> tuple[list[float | None], list[float]]:
+    """What each decision costs, None where it breaks a limit, and the milliseconds it took."""
+    costs = [decision.objective if decision.feasible else None for decision in decisions]
+    return costs, [decision.decision_ms for decision in decisions]
 
 
 def score_of(

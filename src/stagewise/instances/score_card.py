@@ -49,8 +49,10 @@ class Release(msgspec.Struct, frozen=True):
 
     version: str
     commit: str
+    date: str
+    """Of the commit, as 2026-01-31T23:59 in UTC."""
     policy: str
-    measured: dict[str, Measured]
+    measured: dict[str, Measured] = {}
     """By instance."""
 
     def scores(self) -> dict[str, Score]:
@@ -92,12 +94,9 @@ def write_card(releases: list[Release], path: Path) -> None:
 
 
 def with_scores(
-    releases: list[Release], key: tuple[str, str, str], scores: Iterable[Score], load: float
+    releases: list[Release], release: Release, scores: Iterable[Score], load: float
 ) -> list[Release]:
-    """`releases` with what was measured now of a version, commit and policy (`key`).
-
-    It is more of one that is there, or another at the end.
-    """
+    """`releases` in the order of their dates, with `scores` measured of one, new or among them."""
     measured = {
         score.instance: Measured(
             list(score.costs),
@@ -107,11 +106,13 @@ def with_scores(
         )
         for score in scores
     }
-    for place, release in enumerate(releases):
-        if (release.version, release.commit, release.policy) == key:
-            more = msgspec.structs.replace(release, measured=release.measured | measured)
-            return [*releases[:place], more, *releases[place + 1 :]]
-    return [*releases, Release(*key, measured)]
+
+    def key(one: Release) -> tuple[str, str, str]:
+        return one.date, one.commit, one.policy
+
+    before = next((one for one in releases if key(one) == key(release)), release)
+    after = msgspec.structs.replace(before, measured=before.measured | measured)
+    return sorted([after, *(one for one in releases if one is not before)], key=key)
 
 
 def markdown(releases: list[Release]) -> str:
@@ -123,6 +124,7 @@ def markdown(releases: list[Release]) -> str:
         [
             release.version,
             release.commit,
+            release.date[:10],
             f"`{release.policy}`",
             *(_of_size(release, size) for size in sizes),
         ]
@@ -130,7 +132,7 @@ def markdown(releases: list[Release]) -> str:
     ]
     return "\n".join(
         [
-            *_table(["version", "commit", "policy", *sizes], by_release),
+            *_table(["version", "commit", "date", "policy", *sizes], by_release),
             "",
             f"`{newest.policy}` of {newest.version} ({newest.commit}) by instance, while "
             f"{min(loads):.1f} to {max(loads):.1f} processes wanted each core:",
