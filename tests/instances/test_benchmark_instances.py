@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import product
 
 import msgspec
+import numpy as np
 import pytest
 
 import stagewise
@@ -18,15 +20,15 @@ from stagewise.instances.best_known import (
     read_best_known,
     write_best_known,
 )
-from stagewise.instances.catalogue import instance_names, load_instance, load_instances
+from stagewise.instances.catalogue import digest_of, instance_names, load_instance, load_instances
 
-SMALL = [name for name, one in load_instances().items() if one.size in ("tight", "paper")]
+SMALL = [name for name, one in load_instances().items() if one.size in ("tiny", "tight", "paper")]
 
 
 def test_names_are_different_and_every_instance_has_a_digest():
     assert len(set(instance_names())) == len(instance_names()) > 25
     assert all(len(load_instance(name).sha256) == 64 for name in instance_names())
-    with pytest.raises(StagewiseError, match=r"instance = 'moon': must be one of tight-30x3-1, "):
+    with pytest.raises(StagewiseError, match=r"instance = 'moon': must be one of chain-10x2, "):
         load_instance("moon")
 
 
@@ -43,7 +45,9 @@ def test_an_instance_is_what_others_have(name):
         replace(instance, seed=instance.seed + 1).make()
 
 
-@pytest.mark.parametrize("name", ["eua-window-93x4", "eua-cbd-816x125", "nycmesh-184x6"])
+@pytest.mark.parametrize(
+    "name", [name for name, one in load_instances().items() if one.size == "real"]
+)
 def test_real_systems_are_made_of_their_data(name, data_dir):
     instance = load_instance(name)
     scenario, _ = instance.make()
@@ -57,7 +61,59 @@ def test_a_real_system_without_its_data(monkeypatch, tmp_path):
         load_instance("nycmesh-184x6").make()
 
 
-@pytest.mark.parametrize("name", ["tight-30x3-1", "paper-100x4-2", "paper-set2-3"])
+def test_a_published_instance_is_never_changed():
+    """Digests as they were published, of the first of each class."""
+    published = {
+        "tight-30x3-1": "bc07293887efd451",
+        "paper-100x4-1": "d09a2e7be8dcc520",
+        "numeric-1000x40-1": "5643b3509954760b",
+        "numeric-1000000x10000-1": "0f511f46205e5f3a",
+        "eua-cbd-816x125": "225fac9fd2636d2b",
+        "nycmesh-184x6": "b4a45a791b0f486c",
+    }
+    assert {name: load_instance(name).sha256[:16] for name in published} == published
+
+
+def test_the_only_feasible_keys_of_a_chain_are_the_expensive_ones():
+    """Every way to give each edge a client with labels 0 to 4, written out."""
+    scenario, rounds = load_instance("chain-20x4").make()
+    edges = len(scenario.edges)
+    reached = {
+        name: scenario.links.edge[scenario.links.start[i] : scenario.links.start[i + 1]].tolist()
+        for i, name in enumerate(scenario.clients.ids)
+    }
+    keys = [name for name in reached if name.startswith("key")]
+    ways = [
+        way
+        for way in product(*(reached[key] for key in keys))
+        if sorted(way) == list(range(edges))  # one key for each edge
+    ]
+    assert ways == [tuple(range(edges))]
+    for decision in solve(scenario, rounds[:2], "exact"):
+        assert decision.feasible
+        served = dict(zip(scenario.clients.ids, decision.edge_of.tolist(), strict=True))
+        assert [served[key] for key in keys] == list(range(edges))
+        assert not any(served[name] >= 0 for name in served if name.startswith("decoy"))
+    for decision in solve(scenario, rounds[:2], "c2e-greedy-assoc"):
+        assert not decision.feasible
+
+
+def test_base_stations_of_the_metro_can_have_ten_users_each(data_dir):
+    """A flow over links with room for ten at each site: what the placement promises."""
+    scenario, _ = load_instance("eua-metro-411x35").make()
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    clients, edges = len(scenario.clients), len(scenario.edges)
+    client = np.repeat(np.arange(clients), np.diff(scenario.links.start))
+    seats = np.concatenate([scenario.links.edge * 10 + seat for seat in range(10)])
+    graph = csr_matrix((np.ones(len(seats)), (np.tile(client, 10), seats)), (clients, 10 * edges))
+    assert (maximum_bipartite_matching(graph, perm_type="row") >= 0).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["chain-40x8", "tiny-20x3-3", "tight-30x3-1", "paper-100x4-2", "paper-set2-3"]
+)
 def test_what_is_known_is_true(name):
     """`exact` finds nothing better than the best known, and no value is below the bound."""
     scenario, rounds = load_instance(name).make()
@@ -113,14 +169,17 @@ def test_a_score_counts_what_was_feasible(monkeypatch):
     scenario, rounds = load_instance("paper-100x4-1").make()
     decisions = solve(scenario, rounds[:3], "pool")
     cost = [decision.objective for decision in decisions]
+    times = [decision.decision_ms for decision in decisions]
     known = [BestKnown(cost[0] / 2, "x", cost[0] / 4), BestKnown(2 * cost[1], "x"), BestKnown()]
     monkeypatch.setattr(benchmarks, "best_known", lambda name: known)
-    score = score_of("mine", decisions, 1.5)
+    score = score_of("mine", cost, times, 1.5)
     assert (score.rounds, score.feasible, score.could_be, score.new_best) == (3, 3, 2, 2)
     assert score.over_best == pytest.approx((2 + 0.5) / 2)
     assert score.over_bound == pytest.approx(4)
     monkeypatch.setattr(benchmarks, "best_known", lambda name: [])
-    assert score_of("mine", decisions, None).over_best is None
+    assert score_of("mine", cost, times, None).over_best is None
+    score = score_of("mine", [None, *cost[1:]], times, None)
+    assert (score.feasible, score.costs) == (2, (None, *cost[1:]))
 
 
 def test_a_policy_of_ones_own_has_a_score():
@@ -133,8 +192,6 @@ def test_a_policy_of_ones_own_has_a_score():
 
 class Nobody(stagewise.Policy):
     def decide(self, round_):
-        import numpy as np
-
         return stagewise.Answer(np.full(len(round_.online), -1))
 
 
@@ -159,11 +216,35 @@ def test_the_commands(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "chain-15x3",
+        "tiny-12x2-1",
+        "paper-set2-7",
+        "numeric-300x12-1",
+        "numeric-1000x40-1",
+        "numeric-10000x200-2",
+        "eua-metro-411x35",
+        "aiotwin-24x5",
+        "nycmesh-184x6",
+    ],
+)
+def test_an_instance_of_every_class_survives_its_files(name, tmp_path, request):
+    instance = load_instance(name)
+    if instance.files:
+        request.getfixturevalue("data_dir")
+    assert main(["instances", name, "-o", str(tmp_path)]) == 0
+    scenario = stagewise.load_scenario(tmp_path / "scenario.json")
+    rounds = stagewise.load_rounds(tmp_path / "rounds.jsonl", scenario)
+    assert digest_of(scenario, list(rounds)) == instance.sha256
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["instances", "moon", "-o", "x"], "instance = 'moon': must be one of"),
         (["instances", "tight-30x3-1"], "must have -o"),
-        (["instances", "--size", "tiny"], "--size = 'tiny': must be one of tight, paper"),
+        (["instances", "--size", "vast"], "--size = 'vast': must be one of tiny, tight, paper"),
         (["benchmark", "luck"], "method = 'luck'"),
         (["benchmark", "pool", "--instances", "moon"], "instance = 'moon'"),
         (["benchmark", "pool", "--instances", "a", "--size", "paper"], "must be only one of them"),

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from stagewise.instances.catalogue import BenchmarkInstance
 
 Sizes = Annotated[
-    str | None, typer.Option(help="tight, paper, medium, large, huge, real, or several.")
+    str | None, typer.Option(help="tiny, tight, paper, medium, large, huge, real, or several.")
 ]
-_SMALL = "tight,paper,medium"
+_SMALL = "tiny,tight,paper,medium"
 
 
 def instances(
@@ -93,26 +93,10 @@ def benchmark(
     if json:
         print_json(scores)
         return
-    lines = [
-        [
-            score.instance,
-            _ratio(score.over_best),
-            _ratio(score.over_bound),
-            f"{score.feasible}/{score.could_be}",
-            str(score.new_best or ""),
-            f"{score.decision_ms_median:.1f}",
-            f"{score.decision_ms_max:.1f}",
-            "" if score.plan_s is None else f"{score.plan_s:.2f}",
-        ]
-        for score in scores
-    ]
-    headings = ["instance", "over best known", "over bound", "feasible/possible", "new best"]
-    headings += ["decision (ms)", "slowest (ms)", "Plan A (s)"]
-    print_table(headings, lines, f"{policy}, Stagewise {stagewise.__version__}")
+    from stagewise.instances.score_card import HEADINGS, row_of
 
-
-def _ratio(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
+    title = f"{policy}, Stagewise {stagewise.__version__}"
+    print_table(list(HEADINGS), [row_of(score) for score in scores], title)
 
 
 def _of_sizes(sizes: str | None) -> "list[BenchmarkInstance]":

@@ -1,6 +1,6 @@
 """A policy's score card: how far its decisions are from the best known, whether they keep the limits."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,6 +36,10 @@ class Score:
     decision_ms_max: float
     plan_s: float | None
     """The time of Plan A, for policies that have one."""
+    costs: tuple[float | None, ...]
+    """What each round cost; None where a limit was not kept."""
+    decision_ms: tuple[float, ...]
+    """How long each decision took."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -94,25 +98,35 @@ def _score(
         plan = made.plan
     finally:
         made.close()
-    return score_of(instance.name, decisions, None if plan is None else plan.plan_ms / 1000)
+    plan_s = None if plan is None else plan.plan_ms / 1000
+    return score_of(instance.name, *costs_and_times(decisions), plan_s)
 
 
-def score_of(name: str, decisions: list[Decision], plan_s: float | None) -> Score:
-    """The score of `decisions` in all rounds of the instance `name`."""
-    known = best_known(name) or [BestKnown()] * len(decisions)
-    pairs = [(d, k) for d, k in zip(decisions, known, strict=True) if d.feasible]
-    times = [decision.decision_ms for decision in decisions]
+def costs_and_times(decisions: Sequence[Decision]) -> tuple[list[float | None], list[float]]:
+    """What each decision costs, None where it breaks a limit, and the milliseconds it took."""
+    costs = [decision.objective if decision.feasible else None for decision in decisions]
+    return costs, [decision.decision_ms for decision in decisions]
+
+
+def score_of(
+    name: str, costs: Sequence[float | None], decision_ms: Sequence[float], plan_s: float | None
+) -> Score:
+    """The score of decisions that cost `costs` in all rounds of the instance `name`."""
+    known = best_known(name) or [BestKnown()] * len(costs)
+    pairs = [(cost, k) for cost, k in zip(costs, known, strict=True) if cost is not None]
     return Score(
         instance=name,
-        rounds=len(decisions),
+        rounds=len(costs),
         feasible=len(pairs),
         could_be=sum(k.value is not None for k in known),
-        over_best=_mean(d.objective / k.value for d, k in pairs if k.value),
-        over_bound=_mean(d.objective / k.bound for d, k in pairs if k.bound),
-        new_best=sum(k.value is None or d.objective < k.value * (1 - _BETTER) for d, k in pairs),
-        decision_ms_median=float(np.median(times)),
-        decision_ms_max=max(times),
+        over_best=_mean(cost / k.value for cost, k in pairs if k.value),
+        over_bound=_mean(cost / k.bound for cost, k in pairs if k.bound),
+        new_best=sum(k.value is None or cost < k.value * (1 - _BETTER) for cost, k in pairs),
+        decision_ms_median=float(np.median(decision_ms)),
+        decision_ms_max=max(decision_ms),
         plan_s=plan_s,
+        costs=tuple(costs),
+        decision_ms=tuple(decision_ms),
     )
 
 

@@ -10,11 +10,16 @@ from typing import Any, Literal
 import msgspec
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.instances.adversarial import chain
 from stagewise.instances.real_systems import (
+    AIOTWIN_FILES,
     EUA_CBD_FILES,
+    EUA_METRO_FILES,
     EUA_WINDOW_FILES,
     MESH_FILES,
+    aiotwin,
     eua_cbd,
+    eua_metro,
     eua_window,
     nycmesh,
 )
@@ -24,17 +29,26 @@ from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Limits, Scenario
 
-Size = Literal["tight", "paper", "medium", "large", "huge", "real"]
+Size = Literal["tiny", "tight", "paper", "medium", "large", "huge", "real"]
 _FILE = Path(__file__).with_name("instances.toml")
 
 _MAKERS: dict[str, Callable[..., Scenario]] = {
     "numeric": numeric,
     "paper-set": paper_set,
+    "chain": chain,
     "eua-window": eua_window,
     "eua-cbd": eua_cbd,
+    "eua-metro": eua_metro,
     "nycmesh": nycmesh,
+    "aiotwin": aiotwin,
 }
-_NEEDED = {"eua-window": EUA_WINDOW_FILES, "eua-cbd": EUA_CBD_FILES, "nycmesh": MESH_FILES}
+_NEEDED = {
+    "eua-window": EUA_WINDOW_FILES,
+    "eua-cbd": EUA_CBD_FILES,
+    "eua-metro": EUA_METRO_FILES,
+    "nycmesh": MESH_FILES,
+    "aiotwin": tuple(AIOTWIN_FILES.values()),
+}
 
 
 @dataclass(frozen=True)
