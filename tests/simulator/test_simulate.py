@@ -308,9 +308,9 @@ def test_infeasible_rounds_train_all_the_same(policy, remedy, monkeypatch):
     """Under limits that no edge can keep."""
     given = []
 
-    def watched(trainer, weights, groups, round_index, edge_weights=None):
+    def watched(trainer, weights, groups, round_index, edge_weights=None, **options):
         given.append((groups, edge_weights))
-        return train(trainer, weights, groups, round_index, edge_weights=edge_weights)
+        return train(trainer, weights, groups, round_index, edge_weights=edge_weights, **options)
 
     train = Trainer.train_round
     monkeypatch.setattr(Trainer, "train_round", watched)

@@ -36,6 +36,10 @@ deploy_app.command()(init)
             None,
             "An edge cannot keep its limits: lend it clients, drop it, or reweight it [lend].",
         ),
+        "aggregator": option(str, None, "mean, trimmed-mean, median or multi-krum [mean]."),
+        "quarantine_rounds": option(
+            int, None, "Rounds without a client whose updates were rejected twice [10]."
+        ),
         "deadline_factor": option(
             float, None, "A round may take so many times what it should [2]."
         ),

@@ -78,6 +78,10 @@ _PARTICIPATION = {
             "New plans: presence by rolling (Eq. 6), markov, time-of-day or mixture.",
         ),
         **WRAPPERS,
+        "aggregator": option(str, "mean", "mean, trimmed-mean, median or multi-krum."),
+        "quarantine_rounds": option(
+            int, 10, "Rounds without a client whose updates were rejected twice; 0: never."
+        ),
         "evaluate_every": option(int, 1, "Rounds from one evaluation to the next."),
         "stop_at_accuracy": option(
             float, None, "End when the mean accuracy of three evaluations is at least this."

@@ -22,12 +22,14 @@ from stagewise.plans import Plan
 from stagewise.plans import load_plan as read_plan
 from stagewise.plans import save_plan as write_plan
 from stagewise.runs.checkpoint import (
+    load_defence,
     load_round,
     load_state,
     load_weights,
     save_checkpoint,
 )
 from stagewise.runs.config import RunConfig, load_config, to_toml
+from stagewise.runs.events import Event
 from stagewise.runs.records import RoundRecord
 from stagewise.world.rounds import Round
 from stagewise.world.rounds_file import load_rounds, save_rounds
@@ -36,7 +38,7 @@ from stagewise.world.scenario_file import load_scenario, save_scenario
 
 CONFIG, SCENARIO, ONLINE, PLAN = "config.toml", "scenario.json", "online.jsonl", "plan.json"
 DECISIONS, ROUNDS, CHECKPOINT = "decisions.jsonl", "rounds.jsonl", "checkpoint.safetensors"
-PLANS = "plans"
+EVENTS, PLANS = "events.jsonl", "plans"
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,10 @@ class RunDirectory:
         """The policy's state after the last complete round."""
         return load_state(self.path / CHECKPOINT)
 
+    def defence(self) -> State:
+        """What the run knew about wrong updates after the last complete round."""
+        return load_defence(self.path / CHECKPOINT)
+
     def weights(self) -> ModelWeights:
         """The model after the last complete round."""
         return load_weights(self.path / CHECKPOINT)
@@ -147,6 +153,14 @@ class RunDirectory:
     def decisions(self) -> list[DecisionRecord]:
         """The decisions of all complete rounds."""
         return self._records(DECISIONS, DecisionRecord)
+
+    def events(self) -> list[Event]:
+        """What happened beside training in all complete rounds."""
+        path, complete = self.path / EVENTS, self.complete
+        # What follows the last line break is a line that was never finished.
+        content = read_bytes(path).rpartition(b"\n")[0] if path.exists() else b""
+        events = decode_json_lines(content, Event, str(path))
+        return [event for event in events if event.round < complete]
 
     @contextlib.contextmanager
     def recording(self) -> Iterator["Recorder"]:
@@ -164,6 +178,7 @@ class RunDirectory:
                 with explained(self.path / name):
                     stream.truncate(kept)
                     stream.seek(kept)
+            self._cut_events()
             yield Recorder(self, streams)
 
     def finish(self, rounds: Sequence[Round]) -> None:
@@ -171,6 +186,15 @@ class RunDirectory:
         done = self.complete
         if done < len(rounds):
             save_rounds(rounds[:done], self.path / ONLINE)
+
+    def _cut_events(self) -> None:
+        """Leave the events of complete rounds alone in their file."""
+        path, events = self.path / EVENTS, self.events()
+        if events:
+            write_bytes(path, _lines_of(events))
+        elif path.exists():
+            with explained(path):
+                path.unlink()
 
     def _sweep(self) -> None:
         """Remove what a killed process had begun to write."""
@@ -206,15 +230,25 @@ class Recorder:
         self._directory, self._streams = directory, streams
 
     def add(
-        self, record: RoundRecord, decision: DecisionRecord, weights: ModelWeights, state: State
+        self,
+        record: RoundRecord,
+        decision: DecisionRecord,
+        weights: ModelWeights,
+        state: State,
+        defence: State,
+        events: Sequence[Event] = (),
     ) -> None:
         """Write down a round: first its lines, then the checkpoint that makes it count."""
         path = self._directory.path
+        if events:
+            with explained(path / EVENTS), FileIO(path / EVENTS, "a") as stream:
+                _write_all(stream, _lines_of(events))
+                os.fsync(stream.fileno())
         for name, line in ((DECISIONS, decision), (ROUNDS, record)):
             with explained(path / name):
                 _write_all(self._streams[name], msgspec.json.encode(line) + b"\n")
                 os.fsync(self._streams[name].fileno())
-        save_checkpoint(path / CHECKPOINT, weights, record.round, state)
+        save_checkpoint(path / CHECKPOINT, weights, record.round, state, defence)
 
 
 def check_unused(path: str | Path) -> None:
@@ -246,6 +280,10 @@ def _encoded(config: RunConfig) -> bytes:
         return to_toml(config).encode()
     except UnicodeEncodeError:
         raise StagewiseError("file names and names must be valid Unicode") from None
+
+
+def _lines_of(records: Sequence[msgspec.Struct]) -> bytes:
+    return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def _write_all(stream: FileIO, content: bytes) -> None:

@@ -17,9 +17,11 @@ from stagewise.policies.policy import Policy
 from stagewise.policies.registry import make_policy
 from stagewise.policies.replanned import PlanStore
 from stagewise.runs.config import RunConfig
+from stagewise.runs.defence import Defence
 from stagewise.runs.directory import CHECKPOINT, CONFIG, Recorder, RunDirectory
+from stagewise.runs.events import Event
 from stagewise.runs.loggers import make_logger
-from stagewise.runs.progress import progress
+from stagewise.runs.progress import announce, progress
 from stagewise.runs.records import RoundRecord
 from stagewise.runs.run import Run, RunDiverged, load_run
 from stagewise.world.rounds import Round
@@ -30,6 +32,10 @@ class ModelCarrier(Carrier, Protocol):
 
     weights: ModelWeights
     """The model as it is now."""
+    defence: Defence
+    """What is known about wrong updates; `carry_out` lets it learn."""
+    events: Sequence[Event]
+    """What happened in the last round beside training."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +72,7 @@ class Session:
             )
         try:
             self.policy.restore(state)
+            self.carrier.defence.restore(directory.defence())
         except StagewiseError:
             raise
         except (KeyError, TypeError, ValueError, IndexError):
@@ -79,7 +86,8 @@ class Session:
         """The rounds that are left; without a recorder nothing is written."""
         records, decisions = list(so_far.records), list(so_far.decisions)
         weights = self.carrier.weights
-        rounds = () if so_far.finished else self.rounds(len(records))
+        coming = () if so_far.finished else self.rounds(len(records))
+        rounds = map(self.carrier.defence.admitted, coming)
         with closing(self.policy), ExitStack() as stack:
             listeners = () if so_far.finished else self._listeners(stack, so_far)
             try:
@@ -88,7 +96,10 @@ class Session:
                     weights = self.carrier.weights
                     if recorder is not None:
                         self.before_checkpoint(played)
-                        recorder.add(record, decision, weights, self.policy.state())
+                        states = self.policy.state(), self.carrier.defence.state()
+                        recorder.add(record, decision, weights, *states, self.carrier.events)
+                    for event in self.carrier.events if self.show_progress else ():
+                        announce(str(event))
                     records.append(record)
                     decisions.append(decision)
                     for listener in listeners:

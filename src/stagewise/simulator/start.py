@@ -14,6 +14,7 @@ from stagewise.plans import Plan
 from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.policies.registry import PolicyLike, make_policy, policy_name
 from stagewise.policies.remedied import Remedy
+from stagewise.robust.rules import Aggregator
 from stagewise.runs.config import Participation, Replanning, RunConfig, make_config
 from stagewise.runs.directory import CONFIG, ONLINE, SCENARIO, RunDirectory, check_unused
 from stagewise.runs.loggers import check_loggers
@@ -65,6 +66,8 @@ def simulate(
     replanning: Replanning = Replanning(),  # noqa: B008
     remedy: Remedy | None = None,
     diversity: float = 0.0,
+    aggregator: Aggregator = "mean",
+    quarantine_rounds: int = 10,
     evaluate_every: int = 1,
     stop_at_accuracy: float | None = None,
     workers: int = 1,
@@ -110,6 +113,10 @@ def simulate(
         What to do where a round cannot be made feasible.
     diversity : float
         How much more a client costs for having served.
+    aggregator : {"mean", "trimmed-mean", "median", "multi-krum"}
+        How models are combined, at edges and at the cloud.
+    quarantine_rounds : int
+        For how long a client is not asked whose updates were rejected twice; 0: it always is.
     evaluate_every : int
         Rounds from one evaluation to the next; the last round is always evaluated.
     stop_at_accuracy : float, optional
@@ -151,6 +158,8 @@ def simulate(
         device=device,
         replanning=replanning,
         remedy=remedy,
+        aggregator=aggregator,
+        quarantine_rounds=quarantine_rounds,
         evaluate_every=evaluate_every,
         stop_at_accuracy=stop_at_accuracy,
         dataset=data.name,
@@ -338,7 +347,7 @@ def _carrier(
 
     task = training_task(config, data, model, scenario, config.device)
     with Trainer(task, workers) as trainer:
-        yield SimulatedTraining(config, trainer)
+        yield SimulatedTraining(config, scenario, trainer)
 
 
 def _name(model: "str | ModelBuilder") -> str:
