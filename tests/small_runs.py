@@ -11,6 +11,8 @@ from stagewise.world.generate import Task, numeric
 from stagewise.world.scenario import Limits, Scenario
 
 TIMINGS = {"decision_ms", "wall_s", "plan_ms"}
+OF_TIMINGS = {"lines", "previous"}
+"""In `chain.jsonl`: digests of lines with timings in them."""
 TASK = Task("digits", 10, (2, 5), (20, 40), sample_bits=512, model_bits=77_120)
 LIMITS = Limits(kld_max=0.9, data_min=60, kld_risk=0.6, data_risk=0.6)
 
@@ -53,4 +55,4 @@ def _content(path: Path) -> Any:
 def _without_timings(record: Any) -> Any:
     if not isinstance(record, dict):
         return record
-    return {name: value for name, value in record.items() if name not in TIMINGS}
+    return {name: value for name, value in record.items() if name not in TIMINGS | OF_TIMINGS}

@@ -41,6 +41,7 @@ class DeployOptions(msgspec.Struct, frozen=True, kw_only=True):
     replan_every: int | None = None
     aggregator: Aggregator | None = None
     quarantine_rounds: int | None = None
+    keep_checkpoints: int | None = None
     deadline_factor: float | None = None
     measured_costs: bool | None = None
     polls: int | None = None
@@ -57,6 +58,7 @@ DEFAULTS: dict[str, Any] = {
     "remedy": "lend",
     "aggregator": "mean",
     "quarantine_rounds": 10,
+    "keep_checkpoints": 3,
     "deadline_factor": 2.0,
     "measured_costs": False,
     "polls": 2,
@@ -160,6 +162,7 @@ def _run(
         remedy=_or_default(options, "remedy"),
         aggregator=_or_default(options, "aggregator"),
         quarantine_rounds=_or_default(options, "quarantine_rounds"),
+        keep_checkpoints=_or_default(options, "keep_checkpoints"),
         participation=Participation(model="own"),
         replanning=Replanning(every=options.replan_every),
     )

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import read_bytes, writing
+from stagewise.files import read_bytes
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import State
 
@@ -34,13 +34,10 @@ class _Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     format: Literal["stagewise-checkpoint/1", "stagewise-checkpoint/2", "stagewise-checkpoint/3"]
 
 
-def save_checkpoint(
-    path: Path, weights: ModelWeights, round_index: int, state: State, defence: State | None = None
-) -> None:
-    """Replace the checkpoint by a new one, whole or not at all.
-
-    `state` is the policy's; empty for one that has none.
-    """
+def checkpoint_content(
+    weights: ModelWeights, round_index: int, state: State, defence: State | None = None
+) -> bytes:
+    """The content of a checkpoint; `state` is the policy's, empty for one that has none."""
     from safetensors.numpy import save
 
     plain, arrays = state_to_arrays(state)
@@ -60,10 +57,8 @@ def save_checkpoint(
     metadata = {name: msgspec.json.encode(value).decode() for name, value in fields.items()}
     header = msgspec.json.encode({_METADATA: metadata, **tensors})
     header += b" " * (-len(header) % _LENGTH_BYTES)
-    with writing(path) as stream:
-        stream.write(len(header).to_bytes(_LENGTH_BYTES, "little"))
-        stream.write(header)
-        stream.write(memoryview(content)[_LENGTH_BYTES + length :])
+    start = len(header).to_bytes(_LENGTH_BYTES, "little")
+    return b"".join([start, header, memoryview(content)[_LENGTH_BYTES + length :]])
 
 
 def load_weights(path: Path) -> ModelWeights:

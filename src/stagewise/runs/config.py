@@ -137,6 +137,8 @@ class RunConfig(_Table, frozen=True, kw_only=True):
     """How models are combined, at edges and at the cloud."""
     quarantine_rounds: int = 10
     """For how long a client is not asked whose updates were rejected twice; 0: it always is."""
+    keep_checkpoints: int = 3
+    """How many of the last checkpoints are kept, the newest included."""
     evaluate_every: int = 1
     """Rounds from one evaluation to the next; the last round is always evaluated."""
     stop_at_accuracy: float | None = None
@@ -153,6 +155,7 @@ class RunConfig(_Table, frozen=True, kw_only=True):
         finite("momentum", self.momentum, 0, 1)
         finite("weight_decay", self.weight_decay, 0)
         whole("quarantine_rounds", self.quarantine_rounds, 0, LARGEST_ROUNDS)
+        whole("keep_checkpoints", self.keep_checkpoints, 1, LARGEST_ROUNDS)
         whole("evaluate_every", self.evaluate_every, 1)
         if self.stop_at_accuracy is not None:
             finite("stop_at_accuracy", self.stop_at_accuracy, 0, 1)

@@ -11,12 +11,15 @@ class Event(
     """A line of `events.jsonl`."""
 
     round: int
-    kind: Literal["rejected", "quarantined"]
+    kind: Literal["rejected", "quarantined", "returned", "rolled-back"]
     client: str | None = None
     edge: str | None = None
     edge_round: int | None = None
+    to: int | None = None
+    """The round whose model is used again, from 0."""
     reason: str
 
     def __str__(self) -> str:
         who = " at ".join(name for name in (self.client, self.edge) if name is not None)
-        return f"round {self.round + 1}: {who}: {self.kind}: {self.reason}"
+        what = self.kind if self.to is None else f"{self.kind} to the model of round {self.to + 1}"
+        return f"round {self.round + 1}: {f'{who}: ' if who else ''}{what}: {self.reason}"

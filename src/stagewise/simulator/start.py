@@ -68,6 +68,7 @@ def simulate(
     diversity: float = 0.0,
     aggregator: Aggregator = "mean",
     quarantine_rounds: int = 10,
+    keep_checkpoints: int = 3,
     evaluate_every: int = 1,
     stop_at_accuracy: float | None = None,
     workers: int = 1,
@@ -117,6 +118,8 @@ def simulate(
         How models are combined, at edges and at the cloud.
     quarantine_rounds : int
         For how long a client is not asked whose updates were rejected twice; 0: it always is.
+    keep_checkpoints : int
+        How many of the last checkpoints the folder keeps, the newest included.
     evaluate_every : int
         Rounds from one evaluation to the next; the last round is always evaluated.
     stop_at_accuracy : float, optional
@@ -160,6 +163,7 @@ def simulate(
         remedy=remedy,
         aggregator=aggregator,
         quarantine_rounds=quarantine_rounds,
+        keep_checkpoints=keep_checkpoints,
         evaluate_every=evaluate_every,
         stop_at_accuracy=stop_at_accuracy,
         dataset=data.name,
@@ -245,6 +249,8 @@ def resume(
     need_torch()
     loggers = check_loggers(loggers)
     directory = RunDirectory.open(path)
+    for refused in directory.repair():
+        announce(f"{refused}: the one before it is used")
     so_far = load_run(path)
     config, world = so_far.config, so_far.scenario
     if world.sha256 != config.scenario_sha256:
