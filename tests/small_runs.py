@@ -1,9 +1,13 @@
 """A run small enough to be repeated many times: twelve clients, two edges, 8 x 8 digits."""
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from stagewise.runs import session
 from stagewise.runs.config import Replanning
 from stagewise.runs.run import Run
 from stagewise.simulator.start import simulate
@@ -32,6 +36,32 @@ def small_run(out: Path | None = None, **options: Any) -> Run:
         "replanning": Replanning(every=3, delay_rounds=2),
     }
     return simulate(small_scenario(), out=out, **(defaults | options))
+
+
+class Stopped(Exception):
+    """Thrown where a run is to stop."""
+
+
+def stopped_after(
+    count: int,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    start: Callable[..., Run] = small_run,
+    **options: Any,
+) -> None:
+    """A run whose process ends after so many rounds."""
+
+    def run_some(*arguments: Any) -> Iterator[Any]:
+        for number, played in enumerate(run_all(*arguments)):
+            if number == count:
+                raise Stopped
+            yield played
+
+    run_all = session.run_rounds
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "run_rounds", run_some)
+        with pytest.raises(Stopped):
+            start(folder, **options)
 
 
 def contents(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from small_runs import contents, small_run
+from small_runs import contents, small_run, stopped_after
 from stagewise.cli.main import main
 from stagewise.errors import StagewiseError
 from stagewise.runs.checkpoint_files import CHECKPOINT
@@ -172,20 +172,7 @@ def test_after_a_collapse_the_last_good_model_is_used_again(tmp_path, monkeypatc
     assert accuracies[11] < 0.5 * accuracies[11 - evaluate_every]
     assert accuracies[-1] > 0.9 * accuracies[11 - evaluate_every]
     # The same after a stop just before and just after.
-    from stagewise.runs import session
-
-    run_all = session.run_rounds
     for stop in (11, 12):
-
-        def run_some(*arguments, stop=stop):
-            for number, played in enumerate(run_all(*arguments)):
-                if number == stop:
-                    raise KeyboardInterrupt
-                yield played
-
-        with monkeypatch.context() as patch:
-            patch.setattr(session, "run_rounds", run_some)
-            with pytest.raises(KeyboardInterrupt):
-                small_run(tmp_path / str(stop), **options)
+        stopped_after(stop, tmp_path / str(stop), monkeypatch, **options)
         assert resume(tmp_path / str(stop)).finished
         assert contents(tmp_path / str(stop)) == contents(tmp_path / "whole")

@@ -10,10 +10,9 @@ import torch
 from training_cases import groups_of, largest_difference, noisy_network, small_task
 
 from attacks import ATTACKS, AttackedTrainer, attacking, enormous, scaled
-from small_runs import contents, small_run
+from small_runs import contents, small_run, stopped_after
 from stagewise.robust.norms import Limits, Safeguards
 from stagewise.robust.rules import AGGREGATORS
-from stagewise.runs import session
 from stagewise.runs.config import Replanning
 from stagewise.runs.run import load_run
 from stagewise.simulator.start import resume, simulate
@@ -129,20 +128,9 @@ def test_offenders_are_named_quarantined_and_remembered_after_a_stop(tmp_path, m
     for decision in run.decisions:
         if decision.round in away:
             assert first["client"] not in decision.assignment
-    run_all = session.run_rounds
     for stop in (3, 7):
         folder = tmp_path / str(stop)
-
-        def run_some(*arguments, stop=stop):
-            for number, played in enumerate(run_all(*arguments)):
-                if number == stop:
-                    raise KeyboardInterrupt
-                yield played
-
-        with monkeypatch.context() as patch:
-            patch.setattr(session, "run_rounds", run_some)
-            with pytest.raises(KeyboardInterrupt):
-                attacked_run(folder, **options)
+        stopped_after(stop, folder, monkeypatch, attacked_run, **options)
         with (folder / "events.jsonl").open("ab") as stream:  # of a round that was not completed
             stream.write(b'{"round":%d,"kind":"rejected","reason":"x"}\n{"rou' % stop)
         with attacking(scaled, [2, 5]):
