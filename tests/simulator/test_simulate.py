@@ -77,7 +77,7 @@ def test_the_folder_keeps_the_contract(run):
     names = {path.name for path in run.path.iterdir()}
     assert names == {
         *("config.toml", "scenario.json", "plan.json", "decisions.jsonl", "rounds.jsonl"),
-        *("checkpoint.safetensors", "online.jsonl", "plans"),
+        *("checkpoint.safetensors", "online.jsonl", "plans", "checkpoints", "chain.jsonl"),
     }
     lines = [json.loads(line) for line in (run.path / "rounds.jsonl").read_text().splitlines()]
     assert [list(line) for line in lines] == [CONTRACT] * 8
