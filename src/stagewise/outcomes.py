@@ -1,7 +1,7 @@
 """What a round gave, whoever carried it out: the simulator, a deployment, or nobody."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,27 @@ State = dict[str, Any]
 dictionaries of these."""
 
 
+class RoundAccount(NamedTuple):
+    """The norms of all updates of a round that was trained here, and which of them count."""
+
+    client: IntArray
+    """By rising number, shape (clients,)."""
+    group: IntArray
+    """The edge of each."""
+    norms: FloatArray
+    """Shape (edge rounds, clients)."""
+    counted: BoolArray
+    """Which updates are in their edge's model, shape (edge rounds, clients)."""
+    edge_norms: dict[int, float]
+    """How far the model of each edge with clients is from the cloud's."""
+    edges_counted: frozenset[int]
+    """The edges whose models are in the cloud's."""
+    reasons: dict[tuple[int, int], str]
+    """Why an update is not counted, by edge round and client."""
+    edge_reasons: dict[int, str]
+    """Why the model of an edge is not."""
+
+
 class TrainingFigures(NamedTuple):
     """What training tells of the clients that trained, by rising number; shapes are (clients,)."""
 
@@ -28,6 +49,8 @@ class TrainingFigures(NamedTuple):
     """The mean loss of its last batch, before the last local step of the last edge round."""
     update_norm: FloatArray
     """The L2 norm of the change of all parameters over the local steps of the last edge round."""
+    account: RoundAccount | None = None
+    """Of a whole round in which somebody trained."""
 
     @classmethod
     def of(cls, clients: IntArray, edge_rounds: Sequence[FloatArray]) -> "TrainingFigures":
@@ -133,7 +156,7 @@ def expected_outcome(
 
     `figures` are what training told, where something was trained: then a model of `model_bytes`
     went to each client and back in every edge round. Where no edge counts nobody trains, and all
-    is lost.
+    is lost. An update that was left out of its edge's model is rejected.
     """
     round_, scenario = decision.round, decision.scenario
     client = np.flatnonzero(decision.edge_of != UNASSIGNED)
@@ -155,12 +178,37 @@ def expected_outcome(
         fate=(fate,) * len(client),
     )
     behind = np.full(len(client), anything)
-    return Outcome(decision, clients, edge_outcomes(decision, clients, behind))
+    account = None if figures is None else figures.account
+    if account is None:
+        return Outcome(decision, clients, edge_outcomes(decision, clients, behind))
+    return _with_account(decision, clients, account)
+
+
+def _with_account(decision: Decision, clients: ClientOutcomes, account: RoundAccount) -> Outcome:
+    """The outcome where some updates, or the models of some edges, may have been left out."""
+    trained = np.isin(clients.client, account.client)
+    fates = np.full(len(clients), "counted", dtype=object)
+    fates[trained] = [
+        "rejected" if not any_counted else "counted" if edge in account.edges_counted else "lost"
+        for any_counted, edge in zip(np.any(account.counted, axis=0), account.group, strict=True)
+    ]
+    judged = replace(clients, fate=tuple(fates))
+    behind, fate_of = np.ones(len(clients), np.bool_), dict[int, Fate]()
+    members = np.zeros(len(account.client), np.bool_)
+    for edge in account.edge_norms:
+        own = account.group == edge
+        with_any = np.flatnonzero(account.counted[:, own].any(axis=1))
+        if with_any.size:  # behind a model are those of the last edge round that has any
+            members |= own & account.counted[with_any[-1]]
+        if edge not in account.edges_counted:
+            fate_of[edge] = "rejected" if with_any.size else "lost"
+    behind[trained] = members
+    return Outcome(decision, judged, edge_outcomes(decision, judged, behind, fate_of))
 
 
 def _learned(client: IntArray, figures: TrainingFigures | None) -> dict[str, FloatArray]:
     """The figures of `client`, in its order; NaN for those that training says nothing of."""
-    names = TrainingFigures._fields[1:]
+    names = ("loss_before", "loss_after", "update_norm")
     known = {name: np.full(len(client), np.nan) for name in names}
     if figures is not None:
         _, place, source = np.intersect1d(client, figures.client, return_indices=True)

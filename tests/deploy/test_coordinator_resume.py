@@ -13,9 +13,11 @@ from stagewise.decisions import Answer
 from stagewise.deploy.records import LIVE, STATUS, load_live
 from stagewise.deploy.status import adds_up, read_status
 from stagewise.errors import StagewiseError
+from stagewise.files import write_bytes
 from stagewise.policies.policy import Policy
+from stagewise.runs.checkpoint_files import CHECKPOINT
 from stagewise.runs.config import Replanning
-from stagewise.runs.directory import CHECKPOINT, ONLINE, RunDirectory, lock
+from stagewise.runs.directory import ONLINE, RunDirectory, lock
 from stagewise.runs.run import load_run
 from stagewise.world.forecasts import RollingForecast
 
@@ -143,10 +145,13 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     scenario, path = two_edges(), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         run_in(path, stopping(scenario, 3))
-    from stagewise.runs.checkpoint import save_checkpoint
+    from stagewise.runs.checkpoint import checkpoint_content
 
     state = RunDirectory.open(path).state()
-    save_checkpoint(path / CHECKPOINT, {"w": np.zeros(3, dtype=np.float32)}, 2, state)
+    (path / "chain.jsonl").unlink()  # with it the file would be one that is damaged
+    write_bytes(
+        path / CHECKPOINT, checkpoint_content({"w": np.zeros(3, dtype=np.float32)}, 2, state)
+    )
     with pytest.raises(StagewiseError, match="the weights must be those of the run's model"):
         run_in(path, ScriptedTransport(scenario))
 
@@ -250,3 +255,31 @@ def test_two_processes_cannot_run_one_folder(tmp_path):
     run_in(path, ScriptedTransport(scenario, spoil=spoil), rounds=2)
     assert not read_status(path).running
     assert json.loads((path / STATUS).read_text())["phase"] == "finished"
+
+
+def test_a_damaged_checkpoint_and_a_rollback_in_a_deployment(tmp_path, capsys):
+    path = tmp_path / "run"
+    up = ["deploy", "up", "--out", str(path)]
+    system = ["--design", "in-process", "--dataset", "digits", "--clients", "4", "--edges", "2"]
+    assert main([*up, *system, "--rounds", "4"]) == 0
+    weights = load_run(path).weights
+    content = bytearray((path / CHECKPOINT).read_bytes())
+    content[-5] ^= 64
+    (path / CHECKPOINT).write_bytes(content)
+    capsys.readouterr()
+    assert main(["check-run", str(path)]) == 1
+    assert main(up) == 0
+    assert f"{path / CHECKPOINT}: damaged" in capsys.readouterr().err
+    for name, array in load_run(path).weights.items():
+        np.testing.assert_array_equal(array, weights[name])
+    assert main(["check-run", str(path)]) == 0
+    assert main(["deploy", "rollback", str(path), "--to", "1"]) == 0
+    assert len(load_live(path, len(load_run(path).records))) == 2
+    assert main(up) == 0
+    assert main(["check-run", str(path)]) == 0
+    assert [event.kind for event in RunDirectory(path).events()] == ["rolled-back"]
+    lines = (path / LIVE).read_bytes()
+    (path / LIVE).write_bytes(lines.replace(b'"fate":"counted"', b'"fate":"late"', 1))
+    capsys.readouterr()
+    assert main(["check-run", str(path)]) == 1
+    assert "live.jsonl: round 0: is not as it was written" in "".join(capsys.readouterr())

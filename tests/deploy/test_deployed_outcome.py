@@ -217,7 +217,7 @@ def test_in_process_and_simulated_rounds_have_the_same_outcome(weights, remedy):
                 weights=trainer.initial_weights(),
                 evaluate=trainer.evaluate,
             )
-            simulated = SimulatedTraining(config_of(scenario, rounds=3), trainer)
+            simulated = SimulatedTraining(config_of(scenario, rounds=3), scenario, trainer)
             rounds = [one.decision.round for one in deployed]
             for one, other in zip(deployed, run_rounds(policy, rounds, simulated), strict=True):
                 same_outcome(one.outcome, other.outcome, trains=weights != (0.0, 0.0))

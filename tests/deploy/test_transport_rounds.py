@@ -15,6 +15,7 @@ pytest.importorskip("torch")
 from deploy_cases import TASK, ManualClock, fates, largest_difference, same_figures, small_system
 from fake_channel import FakeChannel, changed
 
+from attacks import AttackedTrainer
 from stagewise.deploy.apps import client_app, edge_app
 from stagewise.deploy.exchange import RoundOrder
 from stagewise.deploy.flat import Flat
@@ -29,7 +30,10 @@ from stagewise.deploy.messages import (
     read,
 )
 from stagewise.errors import StagewiseError
+from stagewise.robust.rules import AGGREGATORS
+from stagewise.runs.defence import Defence, UpdateNorm
 from stagewise.training import Trainer, train_client
+from stagewise.world.rounds import Round
 
 SYSTEM = small_system(clients=4)
 CLIENTS, EDGES = SYSTEM.clients.ids, SYSTEM.edges.ids
@@ -473,3 +477,78 @@ def test_an_edge_that_does_not_add_up_is_rejected(trainer, fields, reason):
     assert trained.edges[1].fate == "rejected"
     assert reason in trained.edges[1].reason
     assert set(fates(trained)) == ALL
+
+
+def wrong(attack):
+    """A change of replies: the update in it becomes what `attack` makes of it."""
+
+    def change(reply, before):
+        trained, random = model_of(reply.content), np.random.default_rng(0)
+        moved = {
+            name: array + attack(trained[name] - array, random) for name, array in before.items()
+        }
+        return changed(reply, pack(read(reply.content, ClientReply), moved))
+
+    return change
+
+
+def attack_of(nodes, client, attack):
+    """Let the client attack: it knows the model that it was sent."""
+    for channel in nodes.channels:
+        honest = channel.apps[client]
+
+        def app(message, context, honest=honest):
+            before = model_of(message.content)
+            reply = honest(message, context)
+            return reply if before is None else wrong(attack)(reply, before)
+
+        channel.apps[client] = app
+
+
+@pytest.mark.parametrize("aggregator", AGGREGATORS)
+def test_wrong_updates_are_refused_as_in_the_simulator(nodes, trainer, aggregator):
+    """In round 0, with nothing learned, and later by what was learned from it."""
+    attacker, index = CLIENTS[2], SYSTEM.clients.index[CLIENTS[2]]
+    attack_of(nodes, attacker, scaled_much)
+    defence = Defence(SYSTEM, aggregator, 10)
+    weights = trainer.initial_weights()
+    with AttackedTrainer(trainer.task, 1, scaled_much, [index]) as attacked:
+        simulator = InProcess(SYSTEM, attacked)
+        for round_index in range(3):
+            given = RoundOrder(round_index, weights, GROUPS, 60.0, None, defence.safeguards())
+            expected, trained = simulator.train_round(given), nodes.transport.train_round(given)
+            assert largest_difference(trained.weights, expected.weights) < 1e-6
+            refused = {key for key, fate in fates(trained).items() if fate != "counted"}
+            assert refused == {(attacker, step) for step in range(SYSTEM.edge_rounds)}
+            assert fates(trained) == fates(expected)
+            assert trained.edges == expected.edges
+            assert all("norm of its update" in r.reason for r in trained.clients if r.reason)
+            seen = [
+                UpdateNorm(
+                    r.edge_round, EDGES.index(r.edge), CLIENTS.index(r.client), r.update_norm
+                )
+                for r in trained.clients
+            ]
+            events = defence.observe(round_index, seen, {})
+            assert {event.client for event in events} == {attacker}
+            weights = trained.weights
+    assert defence.safeguards().updates is not None
+    everybody = Round(SYSTEM, np.ones(4, bool), 3)
+    assert attacker not in defence.admitted(everybody).online_ids
+
+
+def scaled_much(update, random):
+    return 1e6 * update
+
+
+def test_an_edge_with_a_wrong_model_is_refused_by_the_cloud(nodes, trainer):
+    """Alone at its edge, a client can only be compared with other edges."""
+    attack_of(nodes, CLIENTS[0], scaled_much)
+    trained = nodes.transport.train_round(order(trainer))
+    assert [edge.fate for edge in trained.edges] == ["rejected", "counted"]
+    assert {fate for (client, _), fate in fates(trained).items() if client == CLIENTS[0]} == {
+        "lost"
+    }
+    groups = {EDGES[1]: GROUPS[EDGES[1]]}
+    expected = nodes.transport.train_round(order(trainer, groups=groups))
+    assert largest_difference(trained.weights, expected.weights) < 1e-6

@@ -7,7 +7,8 @@ import pytest
 from safetensors import safe_open
 
 from stagewise.errors import StagewiseError
-from stagewise.runs.checkpoint import load_round, load_state, load_weights, save_checkpoint
+from stagewise.files import write_bytes
+from stagewise.runs.checkpoint import checkpoint_content, load_round, load_state, load_weights
 
 WEIGHTS = {
     "layer.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -27,7 +28,7 @@ LOADERS = (load_round, load_weights, load_state)
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
-    save_checkpoint(path, WEIGHTS, 12, STATE)
+    write_bytes(path, checkpoint_content(WEIGHTS, 12, STATE))
     return path
 
 
@@ -35,7 +36,7 @@ def path(tmp_path):
 def plain_path(tmp_path):
     """A checkpoint of a policy without a state."""
     path = tmp_path / "plain.safetensors"
-    save_checkpoint(path, WEIGHTS, 12, {})
+    write_bytes(path, checkpoint_content(WEIGHTS, 12, {}))
     return path
 
 
@@ -72,7 +73,7 @@ def test_the_state_comes_back(path, plain_path):
 )
 def test_a_state_that_cannot_be_kept_is_one_line(tmp_path, value):
     with pytest.raises(StagewiseError, match=r"^state of the policy, .*mine.* = .*: must be") as e:
-        save_checkpoint(tmp_path / "c.safetensors", WEIGHTS, 0, {"mine": value})
+        write_bytes(tmp_path / "c.safetensors", checkpoint_content(WEIGHTS, 0, {"mine": value}))
     assert "\n" not in str(e.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -108,7 +109,7 @@ def test_plans_of_an_earlier_version_are_refused_in_one_line(plain_path):
 def test_equal_states_give_equal_bytes(path, tmp_path):
     for number in range(20):
         again = tmp_path / f"{number}.safetensors"
-        save_checkpoint(again, dict(reversed(WEIGHTS.items())), 12, STATE)
+        write_bytes(again, checkpoint_content(dict(reversed(WEIGHTS.items())), 12, STATE))
         assert again.read_bytes() == path.read_bytes()
 
 

@@ -13,12 +13,11 @@ import pytest
 pytest.importorskip("torch")
 
 from helpers import wait_until
-from small_runs import contents, small_run, small_scenario
+from small_runs import contents, small_run, small_scenario, stopped_after
 from stagewise.errors import StagewiseError
 from stagewise.policies.registry import make_policy
 from stagewise.policies.remedied import Remedied
 from stagewise.runs import directory as directory_module
-from stagewise.runs import session
 from stagewise.runs.config import Replanning
 from stagewise.runs.directory import Recorder, RunDirectory
 from stagewise.runs.run import load_run
@@ -71,26 +70,6 @@ def uninterrupted(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "whole"
     small_run(folder)
     return folder
-
-
-class Stopped(Exception):
-    """Thrown where a run is to stop."""
-
-
-def stopped_after(count: int, folder: Path, monkeypatch, **options) -> None:
-    """A run whose process ends after so many rounds."""
-
-    def run_some(*arguments):
-        for number, played in enumerate(run_all(*arguments)):
-            if number == count:
-                raise Stopped
-            yield played
-
-    run_all = session.run_rounds
-    with monkeypatch.context() as patch:
-        patch.setattr(session, "run_rounds", run_some)
-        with pytest.raises(Stopped):
-            small_run(folder, **options)
 
 
 @pytest.mark.processes

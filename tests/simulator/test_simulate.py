@@ -77,7 +77,7 @@ def test_the_folder_keeps_the_contract(run):
     names = {path.name for path in run.path.iterdir()}
     assert names == {
         *("config.toml", "scenario.json", "plan.json", "decisions.jsonl", "rounds.jsonl"),
-        *("checkpoint.safetensors", "online.jsonl", "plans"),
+        *("checkpoint.safetensors", "online.jsonl", "plans", "checkpoints", "chain.jsonl"),
     }
     lines = [json.loads(line) for line in (run.path / "rounds.jsonl").read_text().splitlines()]
     assert [list(line) for line in lines] == [CONTRACT] * 8
@@ -308,9 +308,9 @@ def test_infeasible_rounds_train_all_the_same(policy, remedy, monkeypatch):
     """Under limits that no edge can keep."""
     given = []
 
-    def watched(trainer, weights, groups, round_index, edge_weights=None):
+    def watched(trainer, weights, groups, round_index, edge_weights=None, **options):
         given.append((groups, edge_weights))
-        return train(trainer, weights, groups, round_index, edge_weights=edge_weights)
+        return train(trainer, weights, groups, round_index, edge_weights=edge_weights, **options)
 
     train = Trainer.train_round
     monkeypatch.setattr(Trainer, "train_round", watched)

@@ -95,6 +95,7 @@ def test_damaged_files(run, tmp_path, capsys, name, content, complaint):
     folder = tmp_path / "run"
     shutil.copytree(run.path, folder)
     (folder / name).write_bytes(content)
+    (folder / "chain.jsonl").unlink()  # with it the checkpoint before would be used
     message = refused(capsys, "resume", folder, "--workers", 1)
     assert complaint in message
     assert complaint in refused(capsys, "report", folder, "-o", tmp_path / "report.html")
@@ -104,6 +105,7 @@ def test_damaged_files(run, tmp_path, capsys, name, content, complaint):
 def test_weights_of_another_model(run, tmp_path, capsys):
     folder = tmp_path / "run"
     shutil.copytree(run.path, folder)
+    (folder / "chain.jsonl").unlink()
     options = {"policy": "c2e-assoc-only", "replanning": Replanning()}
     other = small_run(tmp_path / "other", rounds=1, dtype="float64", **options)
     shutil.copy(other.path / "checkpoint.safetensors", folder)

@@ -16,7 +16,7 @@ from training_cases import (  # noqa: E402
 )
 
 from stagewise.errors import StagewiseError  # noqa: E402
-from stagewise.training import Trainer  # noqa: E402
+from stagewise.training import Trainer, module_backend  # noqa: E402
 from stagewise.training import jobs as jobs_module  # noqa: E402
 from stagewise.training.backends import make_backend  # noqa: E402
 from stagewise.training.data import TrainingData  # noqa: E402
@@ -66,6 +66,7 @@ def without_values(monkeypatch):
     """PyTorch's device `meta` knows shapes and devices and no values; it answers with some."""
     monkeypatch.setattr(torch.Tensor, "item", lambda self: 0.0 if self.device == META else np.nan)
     monkeypatch.setattr(torch.Tensor, "__int__", lambda self: 0)
+    monkeypatch.setattr(module_backend, "_norm", lambda after, before, length: 0.0)
 
 
 def train_and_evaluate(task):
@@ -81,7 +82,7 @@ def train_and_evaluate(task):
         counters,
         counters.to(META),
     )
-    backend.train(TrainJob((0,), (0,), (0,), 0, 0, update_norms=False), buffers)
+    backend.train(TrainJob((0,), (0,), (0,), 0, 0), buffers)
     backend.evaluate(EvaluateJob(0, 137), buffers)
     return backend
 

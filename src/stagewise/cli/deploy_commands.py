@@ -6,7 +6,7 @@ import typer
 
 from stagewise.cli.deploy_init_command import DEPLOYED, init
 from stagewise.cli.options import REPLANNING, DataDir, Json, option, with_options
-from stagewise.cli.simulation_commands import interruptible, print_outcome
+from stagewise.cli.simulation_commands import interruptible, print_outcome, rollback
 from stagewise.cli.tables import print_json, print_table
 from stagewise.errors import StagewiseError
 
@@ -17,6 +17,7 @@ deploy_app = typer.Typer(
     help="Train for real: cloud, edges and clients as processes.", no_args_is_help=True
 )
 deploy_app.command()(init)
+deploy_app.command()(rollback)
 
 
 @deploy_app.command()
@@ -36,6 +37,11 @@ deploy_app.command()(init)
             None,
             "An edge cannot keep its limits: lend it clients, drop it, or reweight it [lend].",
         ),
+        "aggregator": option(str, None, "mean, trimmed-mean, median or multi-krum [mean]."),
+        "quarantine_rounds": option(
+            int, None, "Rounds without a client whose updates were rejected twice [10]."
+        ),
+        "keep_checkpoints": option(int, None, "How many of the last checkpoints to keep [3]."),
         "deadline_factor": option(
             float, None, "A round may take so many times what it should [2]."
         ),

@@ -177,6 +177,18 @@ def check_plan(scenario: ScenarioFile, plan: PlanFile, risk: Risk = "exact") -> 
     _verdict(stagewise.check_plan(world, load_plan_record(plan), risk), "plan")
 
 
+def check_run(
+    directory: Annotated[str, typer.Argument(help="Folder of a run.")],
+) -> None:
+    """Check a run's decisions, and that its records and checkpoints are as they were written."""
+    from stagewise.runs.directory import RunDirectory
+
+    run = RunDirectory.open(directory)
+    faults, world, records = run.faults(), run.scenario(), run.decisions()
+    faults += stagewise.check(world, records, run.online(world)[: len(records)])
+    _verdict(faults, f"{len(records)} rounds")
+
+
 def compare(
     scenario: ScenarioFile,
     online: RoundsFile,

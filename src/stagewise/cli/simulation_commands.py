@@ -78,6 +78,11 @@ _PARTICIPATION = {
             "New plans: presence by rolling (Eq. 6), markov, time-of-day or mixture.",
         ),
         **WRAPPERS,
+        "aggregator": option(str, "mean", "mean, trimmed-mean, median or multi-krum."),
+        "quarantine_rounds": option(
+            int, 10, "Rounds without a client whose updates were rejected twice; 0: never."
+        ),
+        "keep_checkpoints": option(int, 3, "How many of the last checkpoints to keep."),
         "evaluate_every": option(int, 1, "Rounds from one evaluation to the next."),
         "stop_at_accuracy": option(
             float, None, "End when the mean accuracy of three evaluations is at least this."
@@ -117,6 +122,10 @@ def resume(
     log: Loggers = None,
 ) -> None:
     """Go on with a run that was interrupted."""
+    from stagewise.runs.directory import RunDirectory
+
+    for refused in RunDirectory.open(directory).repair():
+        print(f"stagewise: {refused}: the one before it is used", file=sys.stderr)
     so_far = stagewise.load_run(directory)
     with interruptible(directory, f"interrupted; to go on: stagewise resume {directory}"):
         processes = _workers(workers, so_far.config.device)
@@ -126,6 +135,17 @@ def resume(
     if so_far.finished:
         print(f"{directory}: finished already", file=sys.stderr)
     _print_summary(run, directory)
+
+
+def rollback(
+    directory: Annotated[str, typer.Argument(help="Folder of a run that is not going on.")],
+    to: Annotated[int, typer.Option(help="The last round to keep, as in rounds.jsonl, from 0.")],
+) -> None:
+    """Undo the rounds after one whose checkpoint is kept; the run can go on from there."""
+    from stagewise.runs.directory import RunDirectory
+
+    RunDirectory.open(directory).roll_back(to)
+    print(f"{directory}: goes on after round {to}", file=sys.stderr)
 
 
 def report(

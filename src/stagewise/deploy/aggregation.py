@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagewise.errors import StagewiseError
+from stagewise.robust.rules import Aggregator, combine
+from stagewise.world.scenario import BoolArray
 
 if TYPE_CHECKING:
     from stagewise.model_weights import ModelWeights
@@ -36,23 +38,44 @@ def mean_model(models: Sequence[ModelWeights], data: Sequence[float]) -> ModelWe
     return mean
 
 
+def combined_model(
+    models: Sequence[ModelWeights], data: Sequence[float], aggregator: Aggregator
+) -> tuple[ModelWeights, BoolArray]:
+    """One model from several by a rule, and which of them are in it; by the mean, all are."""
+    if aggregator == "mean":
+        return mean_model(models, data), np.ones(len(models), np.bool_)
+    names = [name for name, part in models[0].items() if np.issubdtype(part.dtype, np.floating)]
+    vectors = np.stack([np.concatenate([m[name].ravel() for name in names]) for m in models])
+    combined, kept = combine(vectors, np.asarray(data, np.float64), aggregator)
+    chosen = [model for model, is_kept in zip(models, kept, strict=True) if is_kept]
+    model, start = mean_model(chosen, [1.0] * len(chosen)), 0
+    for name in names:
+        part = model[name]
+        model[name] = combined[start : start + part.size].reshape(part.shape).astype(part.dtype)
+        start += part.size
+    return model, kept
+
+
 def cloud_model(
     before: ModelWeights,
     edges: Iterable[tuple[str, ModelWeights | None, int]],
     edge_weights: Mapping[str, float] | None = None,
-) -> ModelWeights:
+    aggregator: Aggregator = "mean",
+) -> tuple[ModelWeights, list[str]]:
     """The mean of the edges' models by their data (Eq. 3), each times the weight of its edge.
 
     `edges` are the id, the model and its samples. The model `before` stays where nothing counts.
+    Another aggregator may leave edges out: they are named.
     """
     counted = [(edge, model, data) for edge, model, data in edges if model is not None and data]
     weights = [1.0 if edge_weights is None else edge_weights[edge] for edge, _, _ in counted]
     largest = max(weights, default=0.0)
     if largest == 0:
-        return before
+        return before, []
     # Only the proportions matter; relative to the largest no product is too large to represent.
     shares = [w / largest * data for w, (_, _, data) in zip(weights, counted, strict=True)]
-    return mean_model([model for _, model, _ in counted], shares)
+    model, kept = combined_model([model for _, model, _ in counted], shares, aggregator)
+    return model, [edge for (edge, _, _), is_kept in zip(counted, kept, strict=True) if not is_kept]
 
 
 def update_norm(before: ModelWeights, after: ModelWeights) -> float | None:

@@ -23,6 +23,8 @@ from stagewise.loop import unknown_losses
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import Outcome, trains_anything
 from stagewise.runs.config import RunConfig
+from stagewise.runs.defence import Defence, UpdateNorm
+from stagewise.runs.events import Event
 from stagewise.world.costs import UNASSIGNED, edge_costs
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
@@ -59,6 +61,9 @@ class Coordinator:
     _roll_call_s: float = 0.0
 
     def __post_init__(self) -> None:
+        config = self.config
+        self.defence = Defence(self.scenario, config.aggregator, config.quarantine_rounds)
+        self.events: Sequence[Event] = ()
         self._status = StatusRecord(
             design=self.design, rounds=self.config.rounds, pid=os.getpid(), fates=count_fates(())
         )
@@ -89,6 +94,7 @@ class Coordinator:
         trained, faults = reconcile(order, self._train(order), edge_rounds)
         self.live = self._live_record(decision, expected_s, order, trained, faults)
         self._learn(self.live)
+        self.events = self._learn_norms(trained, order.round)
         self.weights = trained.weights
         outcome = outcome_of(decision, trained.clients, trained.edges)
         if not self.config.evaluates(order.round):
@@ -125,7 +131,8 @@ class Coordinator:
         }
         weights = decision.answer.edge_weights
         by_edge = None if weights is None else dict(zip(edges, weights.tolist(), strict=True))
-        return RoundOrder(decision.round.index, self.weights, groups, deadline_s, by_edge)
+        guard = self.defence.safeguards()
+        return RoundOrder(decision.round.index, self.weights, groups, deadline_s, by_edge, guard)
 
     def _train(self, order: RoundOrder) -> TrainedRound:
         if not order.groups:  # nobody is to train: the model stays as it is
@@ -141,6 +148,17 @@ class Coordinator:
             fates={fate: so_far.fates[fate] + live.fates.get(fate, 0) for fate in FATES},
             faults=so_far.faults + len(live.faults),
         )
+
+    def _learn_norms(self, trained: TrainedRound, index: int) -> list[Event]:
+        """Let the defence learn; an edge that fails takes what it saw with it."""
+        clients, edges = self.scenario.clients.index, self.scenario.edges.index
+        updates = [
+            UpdateNorm(r.edge_round, edges[r.edge], clients[r.client], r.update_norm)
+            for r in trained.clients
+            if r.update_norm is not None
+        ]
+        models = {edges[r.edge]: r.update_norm for r in trained.edges if r.update_norm is not None}
+        return self.defence.observe(index, updates, models)
 
     def _report(self, phase: Phase, deadline_s: float | None = None, **news: Any) -> None:
         """Tell what is going on; where there is no news, what was known last."""

@@ -5,17 +5,19 @@ The same code runs in the cloud for all edges (design F) and at every edge for i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import RecordDict
 
-from stagewise.deploy.aggregation import cloud_model, mean_model, model_fault, update_norm
+from stagewise.deploy.aggregation import cloud_model, combined_model, model_fault, update_norm
 from stagewise.deploy.channel import PAUSE_S, IncomingReply, MessageChannel, OutgoingMessage
 from stagewise.deploy.exchange import (
     ClientReport,
     EdgeReport,
+    EdgeResult,
     JudgedReply,
     RoundOrder,
     TrainedRound,
@@ -33,6 +35,8 @@ from stagewise.deploy.messages import (
 )
 from stagewise.errors import StagewiseError, one_line
 from stagewise.fates import Fate
+from stagewise.robust.norms import judge_norms
+from stagewise.robust.rules import left_out
 from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
 
 def edge_orders(scenario: Scenario, order: RoundOrder, deadline_s: float) -> list[EdgeOrder]:
     """What each edge with clients is to do, with the samples that the scenario says they have."""
-    index, data = scenario.clients.index, scenario.clients.data
+    index, data, guard = scenario.clients.index, scenario.clients.data, order.safeguards
     return [
         EdgeOrder(
             round=order.round,
@@ -49,18 +53,12 @@ def edge_orders(scenario: Scenario, order: RoundOrder, deadline_s: float) -> lis
             clients={client: int(data[index[client]]) for client in members},
             edge_rounds=scenario.edge_rounds,
             deadline_s=deadline_s,
+            aggregator=guard.aggregator,
+            limits=guard.updates,
+            repeating=tuple(client for client in members if index[client] in guard.repeating),
         )
         for edge, members in order.groups.items()
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class EdgeResult:
-    """What became of an edge's model and of its clients' updates; the model if there is one."""
-
-    report: EdgeReport
-    weights: ModelWeights | None
-    clients: Sequence[ClientReport]
 
 
 def train_edges(
@@ -86,15 +84,36 @@ def trained_round(
     order: RoundOrder, edges: Sequence[EdgeResult], bytes_up: int, bytes_down: int, delay_s: float
 ) -> TrainedRound:
     """A round from what became of its edges: the mean of their models (Eq. 3), and all reports."""
+    edges, guard = _judged_edges(order, edges), order.safeguards
     models = ((edge.report.edge, edge.weights, edge.report.data) for edge in edges)
+    weights, others = cloud_model(order.weights, models, order.edge_weights, guard.aggregator)
+    reason = left_out(guard.aggregator)
+    edges = [e.refused(reason) if e.report.edge in others else e for e in edges]
     return TrainedRound(
-        cloud_model(order.weights, models, order.edge_weights),
+        weights,
         tuple(report for edge in edges for report in edge.clients),
         tuple(edge.report for edge in edges),
         bytes_up,
         bytes_down,
         delay_s,
     )
+
+
+def _judged_edges(order: RoundOrder, edges: Sequence[EdgeResult]) -> list[EdgeResult]:
+    """The edges with the norms of their models' updates; without those that are too large."""
+    norms: dict[str, float] = {}
+    for edge in edges:
+        if edge.weights is not None and edge.report.data:
+            norm = update_norm(order.weights, edge.weights)
+            norms[edge.report.edge] = math.inf if norm is None else norm
+    refused = judge_norms(norms, order.safeguards.edges, set())
+    judged = []
+    for edge in edges:
+        name = edge.report.edge
+        if name in norms and math.isfinite(norms[name]):
+            edge = replace(edge, report=replace(edge.report, update_norm=norms[name]))
+        judged.append(edge.refused(refused[name]) if name in refused else edge)
+    return judged
 
 
 class _EdgeTraining:
@@ -109,7 +128,8 @@ class _EdgeTraining:
         self._edge_round = -1
         self._began = self._ends = 0.0  # of the edge round
         self._pending: dict[str, ClientReport] = {}  # by message: whose fate is not known yet
-        self._models: dict[str, ModelWeights] = {}
+        self._arrived: dict[str, tuple[ClientReport, ModelWeights]] = {}  # of the right form
+        self._repeating = set(order.repeating)
 
     def advance(self, now: float) -> bool:
         """Close an edge round that is over and begin the next; true when there is none left."""
@@ -140,13 +160,14 @@ class _EdgeTraining:
             self._report(asked, reply.fate, reply.reason)
         else:
             judged = judge_update(reply.content, self._order_to(asked.client), self.weights)
-            if judged.fate == "counted":
-                self._models[asked.client] = judged.weights
             known = {"round_trip_s": round_trip_s, **judged.figures}
             if "train_s" in known:  # the client's word is taken for no more than it can be
                 known["train_s"] = min(known["train_s"], round_trip_s)
-            size = model_bytes(reply.content)
-            self._report(asked, judged.fate, judged.reason, bytes_up=size, **known)
+            asked = replace(asked, bytes_up=model_bytes(reply.content), **known)
+            if judged.fate == "counted":  # unless it is too large, which the edge round's end shows
+                self._arrived[asked.client] = asked, judged.weights
+            else:
+                self._report(asked, judged.fate, judged.reason)
 
     def _begin(self, now: float) -> None:
         left = self.order.edge_rounds - self._edge_round
@@ -168,7 +189,7 @@ class _EdgeTraining:
                 self._pending[message_id] = replace(asked, bytes_down=size)
 
     def _close(self) -> None:
-        """What has not come is late; the mean of what came is the edge's model (Eq. 2)."""
+        """What has not come is late; what came and counts makes the edge's model (Eq. 2)."""
         reason = f"no update within {self._ends - self._began:.1f} s"
         connected = self._channel.node_names() if self._pending else ()
         for asked in self._pending.values():
@@ -177,12 +198,28 @@ class _EdgeTraining:
             else:
                 self._report(asked, "lost", f"{reason}, and no connection")
         self._pending = {}
-        counted = {c: data for c, data in self.order.clients.items() if c in self._models}
+        arrived = {
+            client: self._arrived[client]
+            for client in self.order.clients
+            if client in self._arrived
+        }
+        self._arrived = {}
+        norms = {client: _norm(report) for client, (report, _) in arrived.items()}
+        refused = judge_norms(norms, self.order.limits, self._repeating)
+        counted = [client for client in arrived if client not in refused]
         if counted:
-            data = list(counted.values())
-            self.weights = mean_model([self._models[client] for client in counted], data)
-            self.data = sum(data)
-        self._models = {}
+            models, data = (
+                [arrived[c][1] for c in counted],
+                [self.order.clients[c] for c in counted],
+            )
+            self.weights, kept = combined_model(models, data, self.order.aggregator)
+            for client, is_kept in zip(counted, kept, strict=True):
+                if not is_kept:
+                    refused[client] = left_out(self.order.aggregator)
+            self.data = sum(n for n, is_kept in zip(data, kept, strict=True) if is_kept)
+        for client, (report, _) in arrived.items():
+            fate: Fate = "rejected" if client in refused else "counted"
+            self._report(report, fate, refused.get(client, ""))
 
     def _order_to(self, client: str) -> ClientOrder:
         order = self.order
@@ -193,6 +230,10 @@ class _EdgeTraining:
     def _report(self, asked: ClientReport, fate: Fate, reason: str, **known: Any) -> None:
         reason = one_line(reason)[:LONGEST_REASON]
         self.reports.append(replace(asked, fate=fate, reason=reason, **known))
+
+
+def _norm(report: ClientReport) -> float:
+    return math.inf if report.update_norm is None else report.update_norm
 
 
 def judge_update(content: RecordDict, order: ClientOrder, like: ModelWeights) -> JudgedReply:

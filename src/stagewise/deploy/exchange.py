@@ -8,13 +8,14 @@ one fate; it is counted at most once, whatever arrives twice. Imports neither Fl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
 
 from stagewise.fates import FATES, Fate
+from stagewise.robust.norms import Safeguards
 
 if TYPE_CHECKING:
     from stagewise.model_weights import ModelWeights
@@ -51,6 +52,8 @@ class RoundOrder:
     """From the moment of sending; what comes later is dropped and counted."""
     edge_weights: Mapping[str, float] | None = None
     """Edge id -> what its data is multiplied by in Eq. 3; None: all by 1."""
+    safeguards: Safeguards = field(default=Safeguards())
+    """How models are combined, and which are left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +101,32 @@ class EdgeReport:
     reason: str
     data: int
     """Samples behind its model, 0 if it has none."""
+    update_norm: Norm | None = field(default=None, compare=False)
+    """How far its model is from the cloud's; None where it has none."""
 
     @classmethod
     def of_model(cls, edge: str, data: int) -> EdgeReport:
         """The report of an edge that answered, with a model of `data` samples or without one."""
         return cls(edge, "counted", "", data) if data else cls(edge, "lost", NO_UPDATE, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeResult:
+    """What became of an edge's model and of its clients' updates; the model if there is one."""
+
+    report: EdgeReport
+    weights: ModelWeights | None
+    clients: Sequence[ClientReport]
+
+    def refused(self, reason: str) -> EdgeResult:
+        """The result where the edge's model does not count: no update of its clients does."""
+        lost = f"{self.report.edge}: {reason}"
+        clients = [
+            replace(report, fate="lost", reason=lost) if report.fate == "counted" else report
+            for report in self.clients
+        ]
+        report = replace(self.report, fate="rejected", reason=reason, data=0)
+        return EdgeResult(report, None, clients)
 
 
 @dataclass(frozen=True)

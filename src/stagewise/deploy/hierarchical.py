@@ -18,8 +18,15 @@ from stagewise.deploy.channel import (
     replies_until,
     roll_call,
 )
-from stagewise.deploy.edge_rounds import EdgeResult, edge_orders, trained_round
-from stagewise.deploy.exchange import ClientReport, EdgeReport, Presence, RoundOrder, TrainedRound
+from stagewise.deploy.edge_rounds import edge_orders, trained_round
+from stagewise.deploy.exchange import (
+    ClientReport,
+    EdgeReport,
+    EdgeResult,
+    Presence,
+    RoundOrder,
+    TrainedRound,
+)
 from stagewise.deploy.in_process import covering_edges
 from stagewise.deploy.messages import (
     TRAIN,

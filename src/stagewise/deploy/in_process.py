@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from stagewise.deploy.exchange import (
     ClientReport,
     EdgeReport,
+    EdgeResult,
     Presence,
     RoundOrder,
     TrainedRound,
@@ -17,13 +19,14 @@ from stagewise.deploy.exchange import (
 from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
+    from stagewise.outcomes import RoundAccount
     from stagewise.training import Trainer, TrainingFigures
 
 
 class InProcess:
     """A `Trainer` that answers for all clients and edges of a scenario.
 
-    Everyone is online, and every update is counted. The trainer belongs to the caller, and so does
+    Everyone is online, and every update arrives. The trainer belongs to the caller, and so does
     its error where training diverges.
     """
 
@@ -49,14 +52,15 @@ class InProcess:
         if order.edge_weights is not None:
             shares = np.array([order.edge_weights[edge] for edge in order.groups]) * data
         weights, figures = self._trainer.train_round(
-            order.weights, groups, order.round, edge_weights=shares
+            order.weights, groups, order.round, edge_weights=shares, safeguards=order.safeguards
         )
         model_bytes = sum(array.nbytes for array in order.weights.values())
         edge_rounds = self._trainer.task.edge_rounds
         known = _by_edge_round(figures, edge_rounds)
-        reports = tuple(
+        reasons = {} if figures.account is None else figures.account.reasons
+        reports = [
             ClientReport(
-                *(client, edge, edge_round, "counted", ""),
+                *(client, edge, edge_round, "rejected" if reason else "counted", reason),
                 bytes_up=model_bytes,
                 bytes_down=model_bytes,
                 **known.get((clients.index[client], edge_round), {}),
@@ -64,24 +68,47 @@ class InProcess:
             for edge, members in order.groups.items()
             for edge_round in range(edge_rounds)
             for client in members
-        )
-        edges = tuple(
-            EdgeReport.of_model(edge, samples)
-            for edge, samples in zip(order.groups, data, strict=True)
-        )
-        return TrainedRound(weights, reports, edges, 0, 0, time.perf_counter() - began)
+            for reason in [reasons.get((edge_round, clients.index[client]), "")]
+        ]
+        results = [
+            self._edge(edge, number, [r for r in reports if r.edge == edge], figures.account)
+            for number, edge in enumerate(order.groups)
+        ]
+        judged = tuple(report for result in results for report in result.clients)
+        edges = tuple(result.report for result in results)
+        return TrainedRound(weights, judged, edges, 0, 0, time.perf_counter() - began)
+
+    def _edge(
+        self, edge: str, number: int, own: list[ClientReport], account: RoundAccount | None
+    ) -> EdgeResult:
+        """What became of the model of the edge that is the order's `number`th."""
+        last = max((report.edge_round for report in own if report.fate == "counted"), default=0)
+        clients = self._scenario.clients
+        counted = [r.client for r in own if r.edge_round == last and r.fate == "counted"]
+        samples = sum(int(clients.data[clients.index[client]]) for client in counted)
+        result = EdgeResult(EdgeReport.of_model(edge, samples), None, own)
+        if account is None or number not in account.edge_norms:
+            return result
+        norm = account.edge_norms[number]
+        result = replace(result, report=replace(result.report, update_norm=norm))
+        reason = account.edge_reasons.get(number)
+        return result.refused(reason) if reason else result
 
 
 def _by_edge_round(
     figures: TrainingFigures, edge_rounds: int
 ) -> dict[tuple[int, int], dict[str, Any]]:
     """The figures of a round by the client and the edge round that they are of."""
-    last = edge_rounds - 1
     known: dict[tuple[int, int], dict[str, Any]] = {}
-    for name, edge_round in (("loss_before", 0), ("loss_after", last), ("update_norm", last)):
+    if figures.account is None:
+        return known
+    for edge_round, norms in enumerate(figures.account.norms.tolist()):
+        for client, norm in zip(figures.client.tolist(), norms, strict=True):
+            known[client, edge_round] = {"update_norm": norm}
+    for name, edge_round in (("loss_before", 0), ("loss_after", edge_rounds - 1)):
         values = getattr(figures, name).tolist()
         for client, value in zip(figures.client.tolist(), values, strict=True):
-            known.setdefault((client, edge_round), {})[name] = value
+            known[client, edge_round][name] = value
     return known
 
 

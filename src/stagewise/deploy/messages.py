@@ -16,6 +16,8 @@ from safetensors.numpy import load, save
 
 from stagewise.deploy.exchange import ClientReport, Count, Seconds
 from stagewise.errors import StagewiseError, one_line
+from stagewise.robust.norms import Limits
+from stagewise.robust.rules import Aggregator
 
 if TYPE_CHECKING:
     from stagewise.model_weights import ModelWeights
@@ -73,6 +75,11 @@ class EdgeOrder(_Body, frozen=True):
     edge_rounds: Count
     deadline_s: Seconds
     """From the moment the edge has it."""
+    aggregator: Aggregator = "mean"
+    limits: Limits | None = None
+    """How large the updates of its clients may be; None: as those beside them."""
+    repeating: tuple[str, ...] = ()
+    """Clients whose last update was beyond the lower limit."""
 
 
 class EdgeReply(_Body, frozen=True):

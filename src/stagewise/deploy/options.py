@@ -12,6 +12,7 @@ from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.policies.registry import policy_factory, policy_name
 from stagewise.policies.remedied import Remedy
+from stagewise.robust.rules import Aggregator
 from stagewise.runs.config import Participation, Replanning, RunConfig, make_config
 from stagewise.world.checks import finite, whole
 from stagewise.world.scenario import Scenario
@@ -38,6 +39,9 @@ class DeployOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     remedy: Remedy | None = None
     replan_every: int | None = None
+    aggregator: Aggregator | None = None
+    quarantine_rounds: int | None = None
+    keep_checkpoints: int | None = None
     deadline_factor: float | None = None
     measured_costs: bool | None = None
     polls: int | None = None
@@ -52,6 +56,9 @@ DEFAULTS: dict[str, Any] = {
     "rounds": 10,
     "seed": 0,
     "remedy": "lend",
+    "aggregator": "mean",
+    "quarantine_rounds": 10,
+    "keep_checkpoints": 3,
     "deadline_factor": 2.0,
     "measured_costs": False,
     "polls": 2,
@@ -153,6 +160,9 @@ def _run(
         policy=policy,
         rounds=_or_default(options, "rounds"),
         remedy=_or_default(options, "remedy"),
+        aggregator=_or_default(options, "aggregator"),
+        quarantine_rounds=_or_default(options, "quarantine_rounds"),
+        keep_checkpoints=_or_default(options, "keep_checkpoints"),
         participation=Participation(model="own"),
         replanning=Replanning(every=options.replan_every),
     )

@@ -123,13 +123,14 @@ def cut_live(folder: Path, complete: int) -> None:
     write_bytes(folder / LIVE, b"".join(_lines(folder, complete)))
 
 
-def add_live(folder: Path, record: LiveRecord) -> None:
-    """Add a line to `live.jsonl`; it is on disk when this returns."""
-    path = folder / LIVE
+def add_live(folder: Path, record: LiveRecord) -> bytes:
+    """Add a line to `live.jsonl`, which is returned; it is on disk then."""
+    path, line = folder / LIVE, msgspec.json.encode(record) + b"\n"
     with explained(path), path.open("ab") as stream:
-        stream.write(msgspec.json.encode(record) + b"\n")
+        stream.write(line)
         stream.flush()
         os.fsync(stream.fileno())
+    return line
 
 
 def _lines(folder: Path, complete: int) -> list[bytes]:

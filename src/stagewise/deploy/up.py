@@ -17,6 +17,7 @@ from stagewise.deploy.exchange import Transport
 from stagewise.deploy.options import DeployOptions, Resolved, check_repeats, resolve
 from stagewise.deploy.records import (
     DEPLOYMENT,
+    LIVE,
     Deployment,
     add_live,
     cut_live,
@@ -100,7 +101,10 @@ def _start(path: Path, options: DeployOptions, show_progress: bool) -> Run:
 
 
 def _resume(path: Path, options: DeployOptions, show_progress: bool) -> Run:
-    directory, so_far = RunDirectory.open(path), load_run(path)
+    directory = RunDirectory.open(path)
+    for refused in directory.repair():
+        announce(f"{refused}: the one before it is used")
+    so_far = load_run(path)
     config, world, deployment = begun = so_far.config, so_far.scenario, load_deployment(path)
     check_repeats(path, options, begun)
     if so_far.finished:
@@ -148,13 +152,14 @@ def run_session(
     coordinator.restore(load_live(path, done))
     cut_live(path, done)
 
-    def write_down(played: PlayedRound) -> None:
+    def write_down(played: PlayedRound) -> dict[str, bytes]:
         assert coordinator.live is not None
         rounds.append(played.decision.round)
         save_rounds(rounds, path / ONLINE)
-        add_live(path, coordinator.live)
+        line = add_live(path, coordinator.live)
         for fault in coordinator.live.faults:
             announce(f"round {played.decision.round.index + 1}: {fault}")
+        return {LIVE: line}
 
     with _final_status(coordinator):
         return Session(

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import read_bytes, writing
+from stagewise.files import read_bytes
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import State
 
 _METADATA = "__metadata__"
-_POLICY = "policy:"
+_POLICY, _DEFENCE = "policy:", "defence:"
 _LENGTH_BYTES = 8
 _LARGEST_HEADER = 100_000_000
 
@@ -29,22 +29,27 @@ class _Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """In version 1: the rounds in which a new plan took effect."""
     policy: State | None = None
     """In version 2: the plain values of the policy's state; its arrays are beside the weights."""
-    format: Literal["stagewise-checkpoint/1", "stagewise-checkpoint/2"]
+    defence: State | None = None
+    """In version 3: the same of what the run knows about wrong updates."""
+    format: Literal["stagewise-checkpoint/1", "stagewise-checkpoint/2", "stagewise-checkpoint/3"]
 
 
-def save_checkpoint(path: Path, weights: ModelWeights, round_index: int, state: State) -> None:
-    """Replace the checkpoint by a new one, whole or not at all.
-
-    A policy without a state leaves a file of version 1, as it has always been.
-    """
+def checkpoint_content(
+    weights: ModelWeights, round_index: int, state: State, defence: State | None = None
+) -> bytes:
+    """The content of a checkpoint; `state` is the policy's, empty for one that has none."""
     from safetensors.numpy import save
 
     plain, arrays = state_to_arrays(state)
-    content = save({name: np.asarray(a, order="C") for name, a in {**weights, **arrays}.items()})
+    plain_defence, more = state_to_arrays(defence or {}, _DEFENCE)
+    parts = {**weights, **arrays, **more}
+    content = save({name: np.asarray(array, order="C") for name, array in parts.items()})
     length = int.from_bytes(content[:_LENGTH_BYTES], "little")
     tensors = msgspec.json.decode(content[_LENGTH_BYTES : _LENGTH_BYTES + length])
     fields: dict[str, Any] = {"round": round_index}
-    if state:
+    if defence:
+        fields |= {"policy": plain, "defence": plain_defence, "format": "stagewise-checkpoint/3"}
+    elif state:
         fields |= {"policy": plain, "format": "stagewise-checkpoint/2"}
     else:
         fields |= {"orders": [], "adopted": [], "format": "stagewise-checkpoint/1"}
@@ -52,16 +57,14 @@ def save_checkpoint(path: Path, weights: ModelWeights, round_index: int, state: 
     metadata = {name: msgspec.json.encode(value).decode() for name, value in fields.items()}
     header = msgspec.json.encode({_METADATA: metadata, **tensors})
     header += b" " * (-len(header) % _LENGTH_BYTES)
-    with writing(path) as stream:
-        stream.write(len(header).to_bytes(_LENGTH_BYTES, "little"))
-        stream.write(header)
-        stream.write(memoryview(content)[_LENGTH_BYTES + length :])
+    start = len(header).to_bytes(_LENGTH_BYTES, "little")
+    return b"".join([start, header, memoryview(content)[_LENGTH_BYTES + length :]])
 
 
 def load_weights(path: Path) -> ModelWeights:
     """The weights of a checkpoint."""
     arrays = _load_arrays(path)
-    return {name: array for name, array in arrays.items() if not name.startswith(_POLICY)}
+    return {n: array for n, array in arrays.items() if not n.startswith((_POLICY, _DEFENCE))}
 
 
 def load_state(path: Path) -> State:
@@ -72,11 +75,19 @@ def load_state(path: Path) -> State:
             f"{path}: was written by an earlier version while plans were made again, and does not "
             f"hold what is needed to go on; start the run again"
         )
-    if position.policy is None:
+    return _state(path, position.policy)
+
+
+def load_defence(path: Path) -> State:
+    """What the run knew about wrong updates; empty in files of earlier versions."""
+    return _state(path, _load_position(path).defence)
+
+
+def _state(path: Path, plain: State | None) -> State:
+    if not plain:
         return {}
-    arrays = {k: v for k, v in _load_arrays(path).items() if k.startswith(_POLICY)}
     try:
-        return state_from_arrays(position.policy, arrays)
+        return state_from_arrays(plain, _load_arrays(path))
     except (KeyError, TypeError, ValueError):
         raise _damaged(path) from None
 
@@ -86,10 +97,10 @@ def load_round(path: Path) -> int:
     return _load_position(path).round
 
 
-def state_to_arrays(state: State) -> tuple[State, ModelWeights]:
+def state_to_arrays(state: State, prefix: str = _POLICY) -> tuple[State, ModelWeights]:
     """The plain values of a policy's state, and its arrays by name."""
     arrays: ModelWeights = {}
-    return _without_arrays(state, _POLICY, arrays), arrays
+    return _without_arrays(state, prefix, arrays), arrays
 
 
 def state_from_arrays(plain: State, arrays: ModelWeights) -> State:

@@ -10,6 +10,7 @@ import msgspec
 from stagewise.errors import StagewiseError, shown
 from stagewise.policies.remedied import Remedy
 from stagewise.policies.replanned import Triggers
+from stagewise.robust.rules import Aggregator
 from stagewise.runs.target import rounds_to_target
 from stagewise.toml import converted, read_toml, toml_lines
 from stagewise.world.checks import finite, one_of, seed_number, whole
@@ -132,6 +133,12 @@ class RunConfig(_Table, frozen=True, kw_only=True):
     """Where to train: `cpu`, `cuda`, `cuda:N` or `mps`."""
     remedy: Remedy | None = None
     """What to do with an edge that cannot keep its limits in a round; None: it trains as it is."""
+    aggregator: Aggregator = "mean"
+    """How models are combined, at edges and at the cloud."""
+    quarantine_rounds: int = 10
+    """For how long a client is not asked whose updates were rejected twice; 0: it always is."""
+    keep_checkpoints: int = 3
+    """How many of the last checkpoints are kept, the newest included."""
     evaluate_every: int = 1
     """Rounds from one evaluation to the next; the last round is always evaluated."""
     stop_at_accuracy: float | None = None
@@ -147,6 +154,8 @@ class RunConfig(_Table, frozen=True, kw_only=True):
         finite("learning_rate", self.learning_rate, 0, open_below=True)
         finite("momentum", self.momentum, 0, 1)
         finite("weight_decay", self.weight_decay, 0)
+        whole("quarantine_rounds", self.quarantine_rounds, 0, LARGEST_ROUNDS)
+        whole("keep_checkpoints", self.keep_checkpoints, 1, LARGEST_ROUNDS)
         whole("evaluate_every", self.evaluate_every, 1)
         if self.stop_at_accuracy is not None:
             finite("stop_at_accuracy", self.stop_at_accuracy, 0, 1)

@@ -21,13 +21,24 @@ from stagewise.outcomes import State
 from stagewise.plans import Plan
 from stagewise.plans import load_plan as read_plan
 from stagewise.plans import save_plan as write_plan
+from stagewise.runs.chain import (
+    CHAIN,
+    chain_faults,
+    lines_by_round,
+    link_lines,
+    load_links,
+    next_link,
+)
 from stagewise.runs.checkpoint import (
+    checkpoint_content,
+    load_defence,
     load_round,
     load_state,
     load_weights,
-    save_checkpoint,
 )
+from stagewise.runs.checkpoint_files import CHECKPOINT, CheckpointFiles
 from stagewise.runs.config import RunConfig, load_config, to_toml
+from stagewise.runs.events import Event
 from stagewise.runs.records import RoundRecord
 from stagewise.world.rounds import Round
 from stagewise.world.rounds_file import load_rounds, save_rounds
@@ -35,8 +46,8 @@ from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_file import load_scenario, save_scenario
 
 CONFIG, SCENARIO, ONLINE, PLAN = "config.toml", "scenario.json", "online.jsonl", "plan.json"
-DECISIONS, ROUNDS, CHECKPOINT = "decisions.jsonl", "rounds.jsonl", "checkpoint.safetensors"
-PLANS = "plans"
+DECISIONS, ROUNDS = "decisions.jsonl", "rounds.jsonl"
+EVENTS, PLANS = "events.jsonl", "plans"
 
 
 @dataclass(frozen=True)
@@ -128,13 +139,60 @@ class RunDirectory:
 
     @property
     def complete(self) -> int:
-        """How many rounds are complete."""
+        """How many rounds are complete, by the newest checkpoint."""
         path = self.path / CHECKPOINT
         return load_round(path) + 1 if path.exists() else 0
+
+    def weights_of(self, round_index: int) -> ModelWeights | None:
+        """The model after a round whose checkpoint is kept; None of another."""
+        path = self._checkpoints.of(round_index)
+        return None if path is None else load_weights(path)
+
+    def check_undamaged(self) -> None:
+        """Raise an error where the newest checkpoint is not as it was written."""
+        fault = self._checkpoints.fault(self.path / CHECKPOINT)
+        if fault:
+            raise StagewiseError(f"{fault}; going on with the run uses the one before it")
+
+    def faults(self) -> list[str]:
+        """What in records and checkpoints is not as it was written; a line each."""
+        return [*chain_faults(self.path, self.complete), *self._checkpoints.faults()]
+
+    def repair(self) -> list[str]:
+        """Let the newest undamaged checkpoint be the newest; a line for each that is refused."""
+        with self._locked():
+            return self._checkpoints.repair()
+
+    def roll_back(self, to: int) -> None:
+        """Undo all rounds after `to` (from 0), whose checkpoint must be kept."""
+        with self._locked():
+            before = self.complete
+            if to != before - 1:
+                self._checkpoints.go_back(to)
+                reason = f"by hand, from round {before}"
+                event = Event(round=to + 1, kind="rolled-back", to=to, reason=reason)
+                _append(self.path / EVENTS, _lines_of([event]))
+        with self.recording():
+            pass  # which cuts off what is beyond the checkpoint
+
+    @property
+    def _checkpoints(self) -> "CheckpointFiles":
+        return CheckpointFiles(self.path)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        path = self.path / DECISIONS
+        with explained(path), FileIO(path, "r+") as stream:
+            lock(stream, self.path)
+            yield
 
     def state(self) -> State:
         """The policy's state after the last complete round."""
         return load_state(self.path / CHECKPOINT)
+
+    def defence(self) -> State:
+        """What the run knew about wrong updates after the last complete round."""
+        return load_defence(self.path / CHECKPOINT)
 
     def weights(self) -> ModelWeights:
         """The model after the last complete round."""
@@ -147,6 +205,16 @@ class RunDirectory:
     def decisions(self) -> list[DecisionRecord]:
         """The decisions of all complete rounds."""
         return self._records(DECISIONS, DecisionRecord)
+
+    def events(self) -> list[Event]:
+        """What happened beside training in all complete rounds."""
+        path, complete = self.path / EVENTS, self.complete
+        # What follows the last line break is a line that was never finished.
+        content = read_bytes(path).rpartition(b"\n")[0] if path.exists() else b""
+        events = decode_json_lines(content, Event, str(path))
+        # A round that was undone by hand is to be played again.
+        undone = complete, "rolled-back"
+        return [e for e in events if e.round < complete or (e.round, e.kind) == undone]
 
     @contextlib.contextmanager
     def recording(self) -> Iterator["Recorder"]:
@@ -164,13 +232,36 @@ class RunDirectory:
                 with explained(self.path / name):
                     stream.truncate(kept)
                     stream.seek(kept)
-            yield Recorder(self, streams)
+            self._cut_events()
+            self._cut_chain()
+            config = self.config()
+            self._checkpoints.prune(config, complete - 1)
+            yield Recorder(self, streams, config)
 
     def finish(self, rounds: Sequence[Round]) -> None:
         """Leave the rounds that took place alone in the file of rounds."""
         done = self.complete
+        self._checkpoints.prune(self.config(), done - 1)
         if done < len(rounds):
             save_rounds(rounds[:done], self.path / ONLINE)
+
+    def _cut_events(self) -> None:
+        """Leave the events of complete rounds alone in their file."""
+        path, events = self.path / EVENTS, self.events()
+        if events:
+            write_bytes(path, _lines_of(events))
+        elif path.exists():
+            with explained(path):
+                path.unlink()
+
+    def _cut_chain(self) -> None:
+        """Leave the links of complete rounds alone in the chain."""
+        lines, links = link_lines(self.path), load_links(self.path)
+        complete = self.complete
+        pairs = zip(lines, links, strict=True)
+        kept = [line + b"\n" for line, link in pairs if link.round < complete]
+        if (self.path / CHAIN).exists():
+            write_bytes(self.path / CHAIN, b"".join(kept))
 
     def _sweep(self) -> None:
         """Remove what a killed process had begun to write."""
@@ -202,19 +293,40 @@ class RunDirectory:
 class Recorder:
     """Adds rounds to a run's files."""
 
-    def __init__(self, directory: RunDirectory, streams: Mapping[str, FileIO]) -> None:
-        self._directory, self._streams = directory, streams
+    def __init__(
+        self, directory: RunDirectory, streams: Mapping[str, FileIO], config: RunConfig
+    ) -> None:
+        self._directory, self._streams, self._config = directory, streams, config
+        self._last_link = next(reversed(link_lines(directory.path)), None)
 
     def add(
-        self, record: RoundRecord, decision: DecisionRecord, weights: ModelWeights, state: State
+        self,
+        record: RoundRecord,
+        decision: DecisionRecord,
+        weights: ModelWeights,
+        state: State,
+        defence: State,
+        events: Sequence[Event] = (),
+        beside: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Write down a round: first its lines, then the checkpoint that makes it count."""
-        path = self._directory.path
+        """Write down a round: first its lines, then the checkpoint that makes it count.
+
+        `beside` are lines of the round that others wrote, by the names of their files.
+        """
+        path, lines = self._directory.path, dict(beside or {})
+        if events:
+            _append(path / EVENTS, _lines_of(events))
+        if (path / EVENTS).exists():
+            lines[EVENTS] = lines_by_round(path / EVENTS).get(record.round, b"")
         for name, line in ((DECISIONS, decision), (ROUNDS, record)):
+            lines[name] = msgspec.json.encode(line) + b"\n"
             with explained(path / name):
-                _write_all(self._streams[name], msgspec.json.encode(line) + b"\n")
+                _write_all(self._streams[name], lines[name])
                 os.fsync(self._streams[name].fileno())
-        save_checkpoint(path / CHECKPOINT, weights, record.round, state)
+        content = checkpoint_content(weights, record.round, state, defence)
+        self._last_link = next_link(self._last_link, record.round, content, lines)
+        _append(path / CHAIN, self._last_link + b"\n")
+        CheckpointFiles(path).replace(self._config, record.round, content)
 
 
 def check_unused(path: str | Path) -> None:
@@ -246,6 +358,17 @@ def _encoded(config: RunConfig) -> bytes:
         return to_toml(config).encode()
     except UnicodeEncodeError:
         raise StagewiseError("file names and names must be valid Unicode") from None
+
+
+def _append(path: Path, content: bytes) -> None:
+    """Add to a file; it is on disk when this returns."""
+    with explained(path), FileIO(path, "a") as stream:
+        _write_all(stream, content)
+        os.fsync(stream.fileno())
+
+
+def _lines_of(records: Sequence[msgspec.Struct]) -> bytes:
+    return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def _write_all(stream: FileIO, content: bytes) -> None:

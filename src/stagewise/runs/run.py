@@ -147,6 +147,7 @@ def load_run(path: str | Path) -> Run:
             f"{directory.path / ONLINE}: has {len(online)} rounds: must have those that took place, "
             f"{len(decisions)}"
         )
+    directory.check_undamaged()
     plans = [directory.path / PLAN, *directory.later_plans()]
     return Run(
         config=config,

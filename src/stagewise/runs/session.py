@@ -1,6 +1,6 @@
 """A run from where its files stand to the end, or to an interruption."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -16,10 +16,14 @@ from stagewise.policies.plan_policy import PlanPolicy
 from stagewise.policies.policy import Policy
 from stagewise.policies.registry import make_policy
 from stagewise.policies.replanned import PlanStore
+from stagewise.runs.checkpoint_files import CHECKPOINT
+from stagewise.runs.collapse import CollapseWatch
 from stagewise.runs.config import RunConfig
-from stagewise.runs.directory import CHECKPOINT, CONFIG, Recorder, RunDirectory
+from stagewise.runs.defence import Defence
+from stagewise.runs.directory import CONFIG, Recorder, RunDirectory
+from stagewise.runs.events import Event
 from stagewise.runs.loggers import make_logger
-from stagewise.runs.progress import progress
+from stagewise.runs.progress import announce, progress
 from stagewise.runs.records import RoundRecord
 from stagewise.runs.run import Run, RunDiverged, load_run
 from stagewise.world.rounds import Round
@@ -30,6 +34,10 @@ class ModelCarrier(Carrier, Protocol):
 
     weights: ModelWeights
     """The model as it is now."""
+    defence: Defence
+    """What is known about wrong updates; `carry_out` lets it learn."""
+    events: Sequence[Event]
+    """What happened in the last round beside training."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +49,11 @@ class Session:
     rounds: Callable[[int], Iterable[Round]]
     """The rounds from a number on."""
     carrier: ModelCarrier
-    before_checkpoint: Callable[[PlayedRound], None] = lambda played: None
-    """Called with each round before the checkpoint that makes it count."""
+    before_checkpoint: Callable[[PlayedRound], Mapping[str, bytes]] = lambda played: {}
+    """Called with each round before the checkpoint that makes it count.
+
+    It gives the lines that it wrote, by the names of their files.
+    """
     show_progress: bool = False
     loggers: Sequence[str] = ()
 
@@ -66,6 +77,7 @@ class Session:
             )
         try:
             self.policy.restore(state)
+            self.carrier.defence.restore(directory.defence())
         except StagewiseError:
             raise
         except (KeyError, TypeError, ValueError, IndexError):
@@ -78,17 +90,32 @@ class Session:
     def run(self, so_far: Run, recorder: Recorder | None = None) -> Run:
         """The rounds that are left; without a recorder nothing is written."""
         records, decisions = list(so_far.records), list(so_far.decisions)
-        weights = self.carrier.weights
-        rounds = () if so_far.finished else self.rounds(len(records))
+        weights, watch = self.carrier.weights, CollapseWatch()
+        for record in records:
+            watch.collapse(record)
+        good = _good_model(so_far, watch)
+        coming = () if so_far.finished else self.rounds(len(records))
+        rounds = map(self.carrier.defence.admitted, coming)
         with closing(self.policy), ExitStack() as stack:
             listeners = () if so_far.finished else self._listeners(stack, so_far)
             try:
                 for played in run_rounds(self.policy, rounds, self.carrier):
                     record, decision = RoundRecord.of(played), played.decision.record()
+                    events = list(self.carrier.events)
+                    reason = watch.collapse(record)
+                    if reason and good is not None:
+                        self.carrier.weights, to = good, watch.last_good
+                        returned = Event(round=record.round, kind="returned", to=to, reason=reason)
+                        events.append(returned)
                     weights = self.carrier.weights
+                    if record.round == watch.last_good:
+                        good = weights
                     if recorder is not None:
-                        self.before_checkpoint(played)
-                        recorder.add(record, decision, weights, self.policy.state())
+                        beside = self.before_checkpoint(played)
+                        states = self.policy.state(), self.carrier.defence.state()
+                        recorder.add(record, decision, weights, *states, events, beside)
+                    for event in events if self.show_progress else ():
+                        announce(str(event))
                     records.append(record)
                     decisions.append(decision)
                     for listener in listeners:
@@ -110,6 +137,17 @@ class Session:
             done = len(so_far.records)
             listeners.append(stack.enter_context(progress(self.config.rounds, done)))
         return listeners
+
+
+def _good_model(so_far: Run, watch: CollapseWatch) -> ModelWeights | None:
+    """The model after the last good evaluation of a run that goes on.
+
+    A round that collapsed left the good model in its checkpoint.
+    """
+    evaluated = [record.round for record in so_far.records if record.accuracy is not None]
+    if watch.last_good is None or so_far.path is None:
+        return None
+    return RunDirectory(so_far.path).weights_of(evaluated[-1])
 
 
 def policy_of_run(

@@ -1,5 +1,6 @@
 """Training by simulation: a decision carried out in this process and its workers."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -8,18 +9,22 @@ import numpy as np
 from stagewise.decisions import Decision
 from stagewise.outcomes import Outcome, expected_outcome, trains_anything
 from stagewise.runs.config import RunConfig
-from stagewise.world.scenario import FloatArray, IntArray
+from stagewise.runs.defence import Defence, norms_seen
+from stagewise.runs.events import Event
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 if TYPE_CHECKING:
     from stagewise.training import Trainer
 
 
 class SimulatedTraining:
-    """Trains and evaluates as a run's configuration says; everything asked for is counted."""
+    """Trains and evaluates as a run's configuration says; updates that are too large do not count."""
 
-    def __init__(self, config: RunConfig, trainer: "Trainer") -> None:
+    def __init__(self, config: RunConfig, scenario: Scenario, trainer: "Trainer") -> None:
         self._config, self._trainer = config, trainer
         self.weights = trainer.initial_weights()
+        self.defence = Defence(scenario, config.aggregator, config.quarantine_rounds)
+        self.events: Sequence[Event] = ()
 
     def carry_out(self, decision: Decision) -> Outcome:
         """Train the decision's clients, and evaluate where it is due."""
@@ -35,6 +40,7 @@ class SimulatedTraining:
         return self._trainer.losses(self.weights, clients)
 
     def _train(self, decision: Decision) -> Outcome:
+        self.events = ()
         if not trains_anything(decision):
             return expected_outcome(decision)
         weights = decision.answer.edge_weights
@@ -44,7 +50,14 @@ class SimulatedTraining:
         # Eq. 3, with the data of some edges counted for less where the policy says so.
         shares = None if weights is None else weights * decision.evaluation.data
         self.weights, figures = self._trainer.train_round(
-            self.weights, groups, decision.round.index, edge_weights=shares
+            self.weights,
+            groups,
+            decision.round.index,
+            edge_weights=shares,
+            safeguards=self.defence.safeguards(),
         )
+        if figures.account is not None:
+            seen = norms_seen(figures.account), figures.account.edge_norms
+            self.events = self.defence.observe(decision.round.index, *seen)
         model_bytes = sum(array.nbytes for array in self.weights.values())
         return expected_outcome(decision, figures, model_bytes)

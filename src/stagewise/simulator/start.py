@@ -14,6 +14,7 @@ from stagewise.plans import Plan
 from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.policies.registry import PolicyLike, make_policy, policy_name
 from stagewise.policies.remedied import Remedy
+from stagewise.robust.rules import Aggregator
 from stagewise.runs.config import Participation, Replanning, RunConfig, make_config
 from stagewise.runs.directory import CONFIG, ONLINE, SCENARIO, RunDirectory, check_unused
 from stagewise.runs.loggers import check_loggers
@@ -65,6 +66,9 @@ def simulate(
     replanning: Replanning = Replanning(),  # noqa: B008
     remedy: Remedy | None = None,
     diversity: float = 0.0,
+    aggregator: Aggregator = "mean",
+    quarantine_rounds: int = 10,
+    keep_checkpoints: int = 3,
     evaluate_every: int = 1,
     stop_at_accuracy: float | None = None,
     workers: int = 1,
@@ -110,6 +114,12 @@ def simulate(
         What to do where a round cannot be made feasible.
     diversity : float
         How much more a client costs for having served.
+    aggregator : {"mean", "trimmed-mean", "median", "multi-krum"}
+        How models are combined, at edges and at the cloud.
+    quarantine_rounds : int
+        For how long a client is not asked whose updates were rejected twice; 0: it always is.
+    keep_checkpoints : int
+        How many of the last checkpoints the folder keeps, the newest included.
     evaluate_every : int
         Rounds from one evaluation to the next; the last round is always evaluated.
     stop_at_accuracy : float, optional
@@ -151,6 +161,9 @@ def simulate(
         device=device,
         replanning=replanning,
         remedy=remedy,
+        aggregator=aggregator,
+        quarantine_rounds=quarantine_rounds,
+        keep_checkpoints=keep_checkpoints,
         evaluate_every=evaluate_every,
         stop_at_accuracy=stop_at_accuracy,
         dataset=data.name,
@@ -236,6 +249,8 @@ def resume(
     need_torch()
     loggers = check_loggers(loggers)
     directory = RunDirectory.open(path)
+    for refused in directory.repair():
+        announce(f"{refused}: the one before it is used")
     so_far = load_run(path)
     config, world = so_far.config, so_far.scenario
     if world.sha256 != config.scenario_sha256:
@@ -338,7 +353,7 @@ def _carrier(
 
     task = training_task(config, data, model, scenario, config.device)
     with Trainer(task, workers) as trainer:
-        yield SimulatedTraining(config, trainer)
+        yield SimulatedTraining(config, scenario, trainer)
 
 
 def _name(model: "str | ModelBuilder") -> str:

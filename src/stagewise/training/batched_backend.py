@@ -37,7 +37,7 @@ class BatchedBackend:
         """Eq. 1 for the clients of the job, their batches padded to the largest.
 
         Returned are the loss of their first and of their last batch and the norm of their update,
-        shape (3, clients); NaN for what is not asked for.
+        shape (3, clients).
         """
         clients = len(job.clients)
         samples, sizes = self._batches(job)
@@ -65,11 +65,9 @@ class BatchedBackend:
         _check_losses(losses, job)
         for slot, vector in zip(job.slots, vectors, strict=True):
             buffers.results[slot].copy_(vector)
-        norms = np.full(clients, np.nan)
-        if job.update_norms:
-            trained = slice(self._layout.parameter_length)
-            before = buffers.models.numpy()[list(job.rows), trained]
-            norms = update_norms(vectors.numpy()[:, trained], before)
+        trained = slice(self._layout.parameter_length)
+        before = buffers.models.numpy()[list(job.rows), trained]
+        norms = update_norms(vectors.numpy()[:, trained], before)
         return np.stack([losses[0], losses[-1], norms])
 
     def evaluate(self, job: EvaluateJob, buffers: WeightBuffers) -> tuple[int, float]:

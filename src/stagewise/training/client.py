@@ -32,7 +32,7 @@ def train_client(
     buffers = WeightBuffers.of(layout, 1, 1)
     layout.pack(weights, buffers.models[0], buffers.model_counters[0])
     with single_thread():
-        job = TrainJob((client,), (0,), (0,), round_index, edge_round, update_norms=True)
+        job = TrainJob((client,), (0,), (0,), round_index, edge_round)
         figures = make_backend(settings, TrainingData.of(task)).train(job, buffers)
     trained = layout.unpack(buffers.results[0], buffers.result_counters[0])
     return trained, TrainingFigures.of(np.array([client]), [figures])

@@ -53,8 +53,6 @@ class TrainJob:
     slots: tuple[int, ...]
     round_index: int
     edge_round: int
-    update_norms: bool
-    """Whether the norms of the clients' updates are of use."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class ModuleBackend:
     def train(self, job: TrainJob, buffers: WeightBuffers) -> FloatArray:
         """Eq. 1 for the clients of the job, one after the other; returned is as of the other."""
         self._model.train()
-        figures = np.full((3, len(job.clients)), np.nan)
+        figures = np.empty((3, len(job.clients)))
         places = zip(job.clients, job.rows, job.slots, strict=True)
         for place, (client, row, slot) in enumerate(places):
             self._vector.copy_(buffers.models[row])
@@ -54,12 +54,8 @@ class ModuleBackend:
             buffers.results[slot].copy_(self._vector)
             buffers.result_counters[slot].copy_(self._counters)
             figures[0, place], figures[1, place] = losses[0], losses[-1]
-            if job.update_norms:
-                after, before = (
-                    vectors[:, : self._parameter_length].numpy()
-                    for vectors in (buffers.results[[slot]], buffers.models[[row]])
-                )
-                figures[2, place] = update_norms(after, before)[0]
+            after, before = buffers.results[[slot]], buffers.models[[row]]
+            figures[2, place] = _norm(after, before, self._parameter_length)
         return figures
 
     @torch.no_grad()
@@ -124,3 +120,8 @@ class ModuleBackend:
         """Images as the model reads them: scaled by the mean and deviation of their channels."""
         numbers = images.to(self._settings.dtype, memory_format=self._format)
         return numbers.mul_(self._scale).add_(self._shift)
+
+
+def _norm(after: Tensor, before: Tensor, length: int) -> float:
+    """The norm of the change of the first `length` numbers."""
+    return float(update_norms(after[:, :length].numpy(), before[:, :length].numpy())[0])

@@ -7,7 +7,7 @@ import numpy as np
 
 from stagewise.errors import StagewiseError
 from stagewise.training.task import TrainingTask
-from stagewise.world.scenario import FloatArray, IntArray
+from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,8 @@ class Participants:
     """The weight of each client in its edge's mean, d_i / D_j (Eq. 2)."""
     edge_share: FloatArray
     """The weight of each edge in the cloud's mean, D_j / D (Eq. 3)."""
+    group: IntArray
+    """The number of each edge among all groups."""
 
     @classmethod
     def of(
@@ -42,7 +44,14 @@ class Participants:
         cloud = edge_data if edge_weights is None else _checked(edge_weights, edge_data)
         present, row = np.unique(edge, return_inverse=True)
         weight = cloud[present]
-        return cls(clients, row, sizes / edge_data[edge], weight / max(weight.sum(), 1e-300))
+        shares = sizes / edge_data[edge], weight / max(weight.sum(), 1e-300)
+        return cls(clients, row, *shares, present)
+
+    def only(self, chosen: BoolArray) -> "Participants":
+        """The `chosen` among the clients, with their shares in the mean of their edge."""
+        clients, edge, share = self.clients[chosen], self.edge[chosen], self.share[chosen]
+        total = np.bincount(edge, share, minlength=len(self.edge_share))
+        return Participants(clients, edge, share / total[edge], self.edge_share, self.group)
 
 
 def _members(groups: Sequence[IntArray], clients: int) -> tuple[IntArray, IntArray]:

@@ -1,20 +1,29 @@
 """A round of hierarchical federated training (Eqs. 1-3)."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from stagewise.errors import StagewiseError
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import TrainingFigures
+from stagewise.robust.norms import Safeguards
 from stagewise.training.backends import CLIENTS_AT_ONCE, clients_at_once
 from stagewise.training.data import TrainingData
-from stagewise.training.jobs import EvaluateJob, TrainingSettings, TrainJob, WeightBuffers
+from stagewise.training.jobs import (
+    EvaluateJob,
+    TrainingSettings,
+    TrainJob,
+    WeightBuffers,
+    update_norms,
+)
 from stagewise.training.layout import WeightLayout
 from stagewise.training.participants import Participants
+from stagewise.training.round_judge import RoundJudge
 from stagewise.training.task import Evaluation, TrainingTask
 from stagewise.training.worker_pool import LocalPool, ProcessPool
 from stagewise.world.checks import whole
@@ -71,11 +80,13 @@ class Trainer:
         groups: Sequence[IntArray],
         round_index: int,
         edge_weights: FloatArray | None = None,
+        safeguards: Safeguards = Safeguards(),  # noqa: B008 (it is frozen)
     ) -> tuple[ModelWeights, TrainingFigures]:
         """The cloud's model after a round in which the clients `groups[j]` train at edge j.
 
         An edge whose clients have no data takes no part; where no edge takes part, the weights
         stay as they are. `edge_weights`, one for each group, replace the edges' data in Eq. 3.
+        `safeguards` say how models are combined, and which are left out.
         The figures are of the clients that trained, and cost no pass over data of their own.
         """
         who = Participants.of(groups, self.task, edge_weights)
@@ -86,17 +97,22 @@ class Trainer:
         if edges == 0:
             return {name: array.copy() for name, array in weights.items()}, TrainingFigures.none()
         self._layout.pack(weights, buffers.models[0], buffers.model_counters[0])
+        judge = RoundJudge(who, safeguards)
         with single_thread():
             buffers.models[1:edges] = buffers.models[0]
             buffers.model_counters[1:edges] = buffers.model_counters[0]
+            before = buffers.models[0].clone()
             figures = [
-                self._edge_round(who, round_index, edge_round)
+                self._edge_round(judge, round_index, edge_round)
                 for edge_round in range(self.task.edge_rounds)
             ]
-            models, share = buffers.models[:edges], torch.from_numpy(who.edge_share)
-            cloud = share.to(models.dtype) @ models  # Eq. 3
-            trained = self._layout.unpack(cloud, buffers.model_counters[:edges].amax(0))
-        return trained, TrainingFigures.of(who.clients, figures)
+            norms = self._update_norms(buffers.models[:edges], before)
+            cloud, counted = judge.cloud_model(buffers.models[:edges], norms)
+            trained = {name: array.copy() for name, array in weights.items()}
+            if counted.any():
+                counters = buffers.model_counters[:edges][torch.from_numpy(counted)].amax(0)
+                trained = self._layout.unpack(cloud, counters)
+        return trained, judge.figures(figures)
 
     def evaluate(self, weights: ModelWeights) -> Evaluation:
         """Accuracy and mean loss on the test set."""
@@ -129,29 +145,74 @@ class Trainer:
         sums = np.array([total[client] for client in clients.tolist()])
         return np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
 
-    def _edge_round(self, who: Participants, round_index: int, edge_round: int) -> FloatArray:
+    def _edge_round(self, judge: RoundJudge, round_index: int, edge_round: int) -> FloatArray:
         """Eqs. 1 and 2: every client trains from its edge's model, which becomes their mean.
 
         Returned are the figures of all clients, as a backend gives them.
         """
-        buffers, edges = self._buffers, len(who.edge_share)
+        if judge.safeguards.aggregator == "mean":
+            return self._mean_round(judge, round_index, edge_round)
+        who, buffers = judge.who, self._buffers
+        models = torch.empty(len(who.clients), self._layout.length, dtype=self._layout.dtype)
+        counters = torch.zeros(len(who.clients), self._layout.counter_length, dtype=torch.int64)
+
+        def keep(place: int, slot: int) -> None:
+            models[place] = buffers.results[slot]
+            counters[place] = buffers.result_counters[slot]
+
+        figures = self._train_clients(who, round_index, edge_round, keep)
+        for edge, members, combined in judge.combined(models, figures[2]):
+            buffers.models[edge] = torch.from_numpy(combined)
+            buffers.model_counters[edge] = counters[torch.from_numpy(members)].amax(0)
+        return figures
+
+    def _mean_round(self, judge: RoundJudge, round_index: int, edge_round: int) -> FloatArray:
+        """The mean, summed while clients train; where one is refused, its edge trains again without."""
+        buffers, edges = self._buffers, len(judge.who.edge_share)
         sums = self._sums[:edges].zero_()
         counters = torch.zeros_like(buffers.model_counters[:edges])
-        jobs = list(self._jobs(who, round_index, edge_round))
-        shares = iter(who.share.tolist())
-        figures = []
-        for job, result in zip(jobs, self._pool.run(jobs, self._window), strict=True):
-            figures.append(result)
-            for row, slot in zip(job.rows, job.slots, strict=True):
-                sums[row].add_(buffers.results[slot], alpha=next(shares))
+
+        def add(to: Participants) -> Callable[[int, int], None]:
+            rows, shares = to.edge.tolist(), to.share.tolist()
+
+            def add_one(place: int, slot: int) -> None:
+                row = rows[place]
+                sums[row].add_(buffers.results[slot], alpha=shares[place])
                 counters[row] = torch.maximum(counters[row], buffers.result_counters[slot])
+
+            return add_one
+
+        figures = self._train_clients(judge.who, round_index, edge_round, add(judge.who))
+        counted = judge.counted(figures[2])
+        if not counted.all():
+            again, changed, empty = judge.without_refused(counted)
+            sums[changed], counters[changed] = 0, 0
+            self._train_clients(again, round_index, edge_round, add(again))
+            sums[empty] = buffers.models[empty]
+            counters[empty] = buffers.model_counters[empty]
         buffers.models[:edges] = sums
         buffers.model_counters[:edges] = counters
+        return figures
+
+    def _train_clients(
+        self, who: Participants, round_index: int, edge_round: int, take: Callable[[int, int], None]
+    ) -> FloatArray:
+        """Have every client train; `take` is called with its place and the slot of its result."""
+        jobs = list(self._jobs(who, round_index, edge_round))
+        figures, place = [np.empty((3, 0))], 0
+        for job, result in zip(jobs, self._pool.run(jobs, self._window), strict=True):
+            figures.append(result)
+            for slot in job.slots:
+                take(place, slot)
+                place += 1
         return np.concatenate(figures, axis=1)
+
+    def _update_norms(self, models: Tensor, before: Tensor) -> FloatArray:
+        trained = slice(self._layout.parameter_length)
+        return update_norms(models[:, trained].numpy(), before[trained].numpy())
 
     def _jobs(self, who: Participants, round_index: int, edge_round: int) -> Iterator[TrainJob]:
         """Clients put into jobs in their order; the jobs do not depend on the workers."""
-        last = edge_round == self.task.edge_rounds - 1
         first = number = 0
         while first < len(who.clients):
             batch = int(self.task.batch_sizes[who.clients[first]])
@@ -159,14 +220,7 @@ class Trainer:
             clients, rows = who.clients[chosen].tolist(), who.edge[chosen].tolist()
             slot = number % self._window * self._clients_per_job
             slots = range(slot, slot + len(clients))
-            yield TrainJob(
-                tuple(clients),
-                tuple(rows),
-                tuple(slots),
-                round_index,
-                edge_round,
-                update_norms=last,
-            )
+            yield TrainJob(tuple(clients), tuple(rows), tuple(slots), round_index, edge_round)
             first += len(clients)
             number += 1
 

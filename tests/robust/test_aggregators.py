@@ -1,0 +1,99 @@
+"""The rules that combine models, against their definitions written out; and the limits of norms."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from stagewise.robust.norms import Limits, judge_norms, learned_limits, peer_limits
+from stagewise.robust.rules import AGGREGATORS, combine, multi_krum
+
+NUMBERS = st.floats(-1e3, 1e3, width=32)
+MODELS = st.integers(1, 9).flatmap(lambda n: arrays(np.float32, (n, 3), elements=NUMBERS))
+
+
+def trimmed_mean(column, shares):
+    """One number of the models, without the extremes."""
+    cut = int(0.3 * len(column))
+    pairs = sorted(enumerate(column), key=lambda pair: pair[1])[cut : len(column) - cut]
+    return sum(shares[i] * x for i, x in pairs) / sum(shares[i] for i, _ in pairs)
+
+
+@given(MODELS)
+def test_trimmed_mean_and_median_are_those_of_every_number(models):
+    shares = np.arange(1.0, len(models) + 1)
+    combined, kept = combine(models, shares, "trimmed-mean")
+    expected = [trimmed_mean(column.tolist(), shares) for column in models.T]
+    np.testing.assert_allclose(combined, expected, rtol=1e-4, atol=1e-3)
+    median, _ = combine(models, shares, "median")
+    np.testing.assert_array_equal(median, np.median(models, axis=0).astype(np.float32))
+    assert kept.all() and combined.dtype == np.float32
+
+
+@given(MODELS)
+def test_multi_krum_keeps_the_smallest_scores(models):
+    wrong = int(0.3 * len(models))
+    kept = multi_krum(models, wrong)
+    nearest = len(models) - wrong - 2
+    if wrong == 0 or nearest < 1:
+        assert kept.all()
+        return
+    numbers = models.astype(float)
+    scores = []
+    for i in range(len(models)):
+        others = sorted(
+            np.sum((numbers[i] - numbers[j]) ** 2) for j in range(len(models)) if j != i
+        )
+        scores.append(sum(others[:nearest]))
+    assert kept.sum() == len(models) - wrong
+    worst_kept = max(itertools.compress(scores, kept))
+    assert worst_kept <= min(itertools.compress(scores, ~kept)) * (1 + 1e-6) + 1e-3
+
+
+@pytest.mark.parametrize("aggregator", AGGREGATORS[1:])
+def test_three_of_ten_cannot_lead_it_astray(aggregator):
+    rng = np.random.default_rng(0)
+    honest = rng.normal(1.0, 0.1, (7, 50))
+    wrong = np.full((3, 50), -1e6)
+    combined, _ = combine(np.concatenate([honest, wrong]), np.ones(10), aggregator)
+    assert np.abs(combined - 1.0).max() < 0.5
+    mean, _ = combine(np.concatenate([honest, wrong]), np.ones(10), "mean")
+    assert np.abs(mean).min() > 1e5
+
+
+def test_norms_are_limited_by_median_and_spread():
+    rng = np.random.default_rng(0)
+    usual = np.exp(rng.normal(0.0, 1.0, 2000))
+    limits = learned_limits(usual)
+    assert limits.reject == pytest.approx(np.exp(6.0), rel=0.2)
+    assert limits.repeat == pytest.approx(np.exp(3.0), rel=0.2)
+    # A part of them may be anything.
+    spoilt = learned_limits(np.concatenate([usual, np.full(400, 1e9)]))
+    assert spoilt.reject < 1e5
+    equal = learned_limits(np.ones(8))
+    assert (equal.reject, equal.repeat) == pytest.approx((50.0, 6.0))
+    assert learned_limits(np.ones(7)) is None
+    assert learned_limits(np.zeros(100)) is None
+
+
+def test_before_anything_is_known_updates_are_compared_with_each_other():
+    assert judge_norms({"a": 1.0, "b": 2.0, "c": 1e6}, None, set()).keys() == {"c"}
+    assert judge_norms({"a": 1.0, "c": 1e6}, None, set()).keys() == {"c"}
+    assert judge_norms({"c": 1e6}, None, set()) == {}
+    assert judge_norms({"c": np.inf}, None, set()).keys() == {"c"}
+    assert peer_limits(np.array([0.0, 0.0])).reject == np.finfo(float).max
+
+
+def test_one_large_update_is_chance_and_two_are_not():
+    limits, repeating = Limits(reject=50.0, repeat=6.0), set()
+    assert judge_norms({"a": 7.0, "b": 1.0}, limits, repeating) == {}
+    assert repeating == {"a"}
+    refused = judge_norms({"a": 7.0, "b": 7.0}, limits, repeating)
+    assert refused.keys() == {"a"}
+    assert "is 7: must be at most 6 by the rounds before, as the one before" in refused["a"]
+    assert judge_norms({"a": 1.0, "b": 51.0}, limits, repeating).keys() == {"b"}
+    assert repeating == {"b"}
+    assert judge_norms({"a": float("nan")}, limits, set()).keys() == {"a"}
