@@ -76,7 +76,7 @@ class Link:
 def alone(monkeypatch):
     """Without a SuperLink, and with nobody to wait for."""
     monkeypatch.setattr(remote, "SuperLink", Link)
-    monkeypatch.setattr(processes, "wait_for_clients", lambda *arguments: [])
+    monkeypatch.setattr(processes, "wait_for_links", lambda *arguments: [])
 
 
 @pytest.mark.processes

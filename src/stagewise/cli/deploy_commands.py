@@ -1,5 +1,6 @@
 """Commands of a deployment: `stagewise deploy up`, `status` and `init`."""
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from stagewise.cli.tables import print_json, print_table
 from stagewise.errors import StagewiseError
 
 if TYPE_CHECKING:
+    from stagewise.deploy.starting import StartRecord
     from stagewise.deploy.status import Status
 
 deploy_app = typer.Typer(
@@ -71,8 +73,16 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Who is up, the round under way, who trains where, and what became of every update."""
+    from stagewise.deploy.starting import read_start
     from stagewise.deploy.status import read_status
 
+    start = read_start(directory)
+    if start is not None:
+        if as_json:
+            print_json(start)
+        else:
+            print("\n".join(_start_lines(start)))
+        return
     found = read_status(directory)
     if as_json:
         print_json(found)
@@ -82,8 +92,21 @@ def status(
     print_table(*_table(found))
 
 
+def _start_lines(start: "StartRecord") -> list[str]:
+    from stagewise.deploy.starting import listed
+
+    lines = [f"{start.phase}, for {time.time() - start.began:.0f} s; no round yet"]
+    if start.links:
+        answered = start.links - len(start.missing)
+        lines.append(f"links: {answered} of {start.links} have answered")
+        lines += [f"missing: {listed(start.missing)}"] if start.missing else []
+    lines += [f"process {pid}: {name}" for name, pid in start.processes.items()]
+    return lines
+
+
 def _lines(found: "Status") -> list[str]:
     doing = found.phase if found.running or found.phase == "finished" else "not running"
+    doing += f" for {found.phase_s:.0f} s" if found.running else ""
     up = [edge for edge, there in found.edges.items() if there]
     lines = [
         f"design {found.design}, {doing}; {found.complete} of {found.rounds} rounds complete",

@@ -17,8 +17,9 @@ from stagewise.deploy.in_process import covering_edges
 from stagewise.deploy.init import init_site
 from stagewise.deploy.layout import host_folder
 from stagewise.deploy.programs import ENVIRONMENT, Programs
-from stagewise.deploy.remote import cloud_transport, wait_for_clients
+from stagewise.deploy.remote import cloud_transport
 from stagewise.deploy.site import CLOUD, ClientSite, Cloud, Design, EdgeSite, Site
+from stagewise.deploy.starting import Start, all_must_answer, wait_for_links
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import explained
@@ -58,11 +59,15 @@ class LocalSite:
         self.children = Children(folder / "logs", environment)
 
     @contextlib.contextmanager
-    def running(self, task: TaskFile, start_s: float) -> Iterator[Transport]:
+    def running(
+        self, task: TaskFile, start_s: float, start: Start | None = None
+    ) -> Iterator[Transport]:
         """Start everything, keys and logs in `folder`; all of it ends with the block.
 
         The block begins once every client has answered, which must take at most `start_s` seconds.
         """
+        start = start or Start(self.folder)
+        start.processes = self.children.running
         deadline = time.monotonic() + start_s
         with contextlib.ExitStack() as stack:
             # Another `deploy up` must not get into the folder, whose databases a start removes.
@@ -70,13 +75,14 @@ class LocalSite:
                 stream = stack.enter_context((self.folder / "lock").open("ab"))
             lock(stream, self.folder)
             stack.callback(self.children.end)
+            start.phase(f"starting {len(self.commands)} processes")
             self._start(task, deadline)
+            start.phase("waiting for the clients")
             reached = cloud_transport(self.site, self.scenario, self.host_folder)
             transport = stack.enter_context(reached)
             left_s = deadline - time.monotonic()
-            missing = wait_for_clients(self.scenario, transport, left_s, self._check_running)
-            for client, edge in missing:
-                raise StagewiseError(f"{client} at {edge}: must answer, and did not in time")
+            check = self._check_running
+            all_must_answer(wait_for_links(self.scenario, transport, left_s, start, check))
             yield transport
 
     def _start(self, task: TaskFile, deadline: float) -> None:

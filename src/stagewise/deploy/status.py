@@ -1,5 +1,6 @@
 """What `deploy status` shows, put together from a run's files; the run may be going on or over."""
 
+import time
 from pathlib import Path
 
 import msgspec
@@ -59,6 +60,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     design: str
     running: bool
     phase: str
+    phase_s: float
+    """The seconds since it came into this phase."""
     round: int
     """The round under way, or the last one; from 0."""
     rounds: int
@@ -91,6 +94,7 @@ def read_status(directory: str | Path) -> Status:
         design=deployment.design,
         running=is_running(run.path),
         phase=status.phase,
+        phase_s=max(0.0, time.time() - status.changed) if status.changed else 0.0,
         round=status.round,
         rounds=config.rounds,
         complete=len(records),
