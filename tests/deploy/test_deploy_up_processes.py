@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 pytest.importorskip("torch")
 
-from site_faults import kill
+from site_faults import kill_for_good
 
 from stagewise.checker import check
 from stagewise.deploy import up as deploy_up
@@ -37,10 +37,10 @@ def kills(monkeypatch):
     running, save_status, send = LocalSite.running, deploy_up.save_status, SuperLink.send
 
     @contextlib.contextmanager
-    def started(site, task, start_s, start):
-        with running(site, task, start_s, start) as transport:
+    def started(site, start_s, start):
+        with running(site, start_s, start) as transport:
             sites.append(site)
-            pids.update(site.children.running().values())
+            pids.update(site.pids().values())
             yield transport
 
     def kill_both():
@@ -48,7 +48,7 @@ def kills(monkeypatch):
         edges = sorted(status.groups, key=lambda edge: len(status.groups[edge]))
         killed["edge"], killed["client"] = edges[0], status.groups[edges[-1]][0]
         for name in killed.values():
-            kill(sites[0], name)
+            kill_for_good(sites[0], name)
 
     def saved(status, folder):
         save_status(status, folder)

@@ -1,9 +1,6 @@
-"""What the cloud of a site does before its first round: register its nodes, wait for the others."""
+"""What the cloud of a site does before its first round: it waits for the others."""
 
 import os
-import socket
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,6 @@ from test_site import three_hosts
 
 from stagewise.deploy import remote as remote_module
 from stagewise.deploy import starting as starting_module
-from stagewise.deploy.apps import register
 from stagewise.deploy.exchange import Presence
 from stagewise.deploy.init import init_site
 from stagewise.deploy.remote import remote_transport
@@ -142,45 +138,3 @@ def test_the_record_of_a_process_that_is_gone_is_no_start(tmp_path: Path) -> Non
     path = tmp_path / "live.site" / "starting.json"
     path.write_text(path.read_text().replace(f'"pid":{os.getpid()}', f'"pid":{2**22 + 1}'))
     assert read_start(tmp_path / "live") is None
-
-
-@pytest.fixture
-def server() -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
-
-
-class TestRegister:
-    def call(
-        self, monkeypatch: pytest.MonkeyPatch, *words: str
-    ) -> list[tuple[str, Path, Path, str]]:
-        """What `register` registers when called so."""
-        calls: list[tuple[str, Path, Path, str]] = []
-        monkeypatch.setattr(register, "register_node", lambda *given: calls.append(given))
-        monkeypatch.setattr(sys, "argv", ["register", *words])
-        register.main()
-        return calls
-
-    def test_every_node_under_its_name(
-        self, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        keys = [tmp_path / "c0.pub", tmp_path / "b=c.pub"]
-        for key in keys:
-            key.touch()
-        words = ["--superlink", server, "--root-certificates", "ca.pem"]
-        calls = self.call(monkeypatch, *words, f"c0={keys[0]}", f"c1={keys[1]}")
-        expected = [(keys[0], "c0"), (keys[1], "c1")]
-        assert calls == [(server, Path("ca.pem"), key, name) for key, name in expected]
-
-    @pytest.mark.parametrize("node", ["c0", "=key", "c0=", "c0=nonsense.pub"])
-    def test_a_node_without_a_key(
-        self, server: str, node: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with pytest.raises(StagewiseError, match="must be NAME=KEY"):
-            self.call(monkeypatch, "--superlink", server, "--root-certificates", "ca.pem", node)
-
-    def test_a_superlink_that_does_not_come_up(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            address = f"127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(StagewiseError, match=r"must listen within 0\.3 s"):
-            register.await_server(address, wait_s=0.3)

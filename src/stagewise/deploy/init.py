@@ -13,7 +13,7 @@ from stagewise.deploy.certificates import (
     make_secret,
 )
 from stagewise.deploy.layout import (
-    NODE_SECRET,
+    PROGRAMS,
     RUN,
     SCENARIO,
     SITE,
@@ -22,8 +22,10 @@ from stagewise.deploy.layout import (
     host_folder,
     member_key,
 )
+from stagewise.deploy.programs import HostPrograms, save_programs
 from stagewise.deploy.run_script import run_script
 from stagewise.deploy.site import ClientSite, Cloud, EdgeSite, Site, to_toml
+from stagewise.deploy.site_scenario import largest_message
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError
 from stagewise.files import explained, write_bytes
@@ -58,13 +60,16 @@ def check_new(out: Path) -> None:
 
 
 def _write(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None:
-    description = to_toml(site).encode()
+    description, object_bytes = to_toml(site).encode(), largest_message(task)
     write_bytes(out / SITE, description)
     (out / "hosts").mkdir(OWNER_FOLDER)
     for host in site.hosts:
         folder = host_folder(out, host)
         folder.mkdir(OWNER_FOLDER)
-        write_bytes(folder / RUN, run_script(site, host).encode())
+        made = HostPrograms(site, host, Path(), object_bytes)
+        programs = made.all() + ([made.coordinator()] if host == site.cloud.host else [])
+        save_programs(programs, folder / PROGRAMS)
+        write_bytes(folder / RUN, run_script(host, programs).encode())
         (folder / RUN).chmod(OWNER_FOLDER)
         if host == site.cloud.host:
             write_bytes(folder / SITE, description)
@@ -87,7 +92,7 @@ def _make_keys(site: Site, out: Path) -> None:
         make_secret(role(server) / SUPERLINK_SECRET)
     for node in site.nodes:
         own = role(node)
-        make_secret(own / NODE_SECRET)
+        own.mkdir(OWNER_FOLDER, exist_ok=True)
         write_bytes(own / AUTHORITY, authority.public.read_bytes())
         for name, server in site.servers_of(node).items():
             public = member_key(role(server), node.id)

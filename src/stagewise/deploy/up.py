@@ -199,5 +199,5 @@ def _transport(
         return remote_transport(Path(deployment.site), start)
     from stagewise.deploy.processes import LocalSite
 
-    site = LocalSite(world, deployment.design, beside(path))
-    return site.running(TaskFile.of(config), START_S, start)
+    site = LocalSite(world, deployment.design, TaskFile.of(config), beside(path))
+    return site.running(START_S, start)
