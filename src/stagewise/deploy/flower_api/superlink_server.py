@@ -49,14 +49,20 @@ class NodeRegister:
         """Flower's LinkState, once there is one."""
 
     def look(self) -> None:
-        """Take in keys that have come, and let go of those that are there no longer."""
+        """Read the keys again if they changed; if they cannot be, it is said, and the old ones stay."""
         if time.monotonic() - self._looked < self.LOOK_EVERY_S:
             return
         self._looked = time.monotonic()
         changed = self._folder.stat().st_mtime if self._folder.is_dir() else -1.0
-        if changed == self._changed:
-            return
-        self._changed = changed
+        if changed != self._changed:
+            self._changed = changed
+            try:
+                self.read()
+            except StagewiseError as error:
+                print(error, flush=True)
+
+    def read(self) -> None:
+        """Take in keys that have come, and let go of those that are there no longer."""
         keys: dict[bytes, tuple[str, ec.EllipticCurvePublicKey]] = {}
         for path in sorted(self._folder.glob("*.pub")):
             key = load_ssh_public_key(read_bytes(path))
@@ -131,7 +137,7 @@ def run_superlink(
     config = program._parse_superlink_lifespan_config()
     app = create_app(config, program.SuperLinkLifespan)
     register.state = app.state.linkstate_factory.state()
-    register.look()
+    register.read()
     uvicorn.run(
         app,
         host=config.host,
