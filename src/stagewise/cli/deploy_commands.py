@@ -1,5 +1,6 @@
 """Commands of a deployment: `stagewise deploy up`, `status` and `init`."""
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,8 @@ from stagewise.errors import StagewiseError
 if TYPE_CHECKING:
     from stagewise.deploy.starting import StartRecord
     from stagewise.deploy.status import Status
+
+WATCH_S = 1.0
 
 deploy_app = typer.Typer(
     help="Train for real: cloud, edges and clients as processes.", no_args_is_help=True
@@ -71,8 +74,25 @@ def up(
 def status(
     directory: Annotated[str, typer.Argument(help="Folder of a deployment's run.")],
     as_json: Json = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C or the end.")
+    ] = False,
 ) -> None:
     """Who is up, the round under way, who trains where, and what became of every update."""
+    if not watch:
+        _show(directory, as_json)
+        return
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            if not as_json:
+                typer.echo("\x1b[H\x1b[2J", nl=False)  # an empty screen
+            if not _show(directory, as_json):
+                return
+            time.sleep(WATCH_S)
+
+
+def _show(directory: str, as_json: bool) -> bool:
+    """Print the status once; whether there is anything more to come."""
     from stagewise.deploy.starting import read_start
     from stagewise.deploy.status import read_status
 
@@ -82,14 +102,14 @@ def status(
             print_json(start)
         else:
             print("\n".join(_start_lines(start)))
-        return
+        return True
     found = read_status(directory)
     if as_json:
         print_json(found)
-        return
-    for line in _lines(found):
-        print(line)
-    print_table(*_table(found))
+    else:
+        print("\n".join(_lines(found)))
+        print_table(*_table(found))
+    return found.running
 
 
 def _start_lines(start: "StartRecord") -> list[str]:
@@ -120,6 +140,10 @@ def _lines(found: "Status") -> list[str]:
     sums = "adds up" if found.adds_up else "DOES NOT ADD UP"
     lines.append(f"updates: {found.asked} asked for: {fates}; {sums}")
     lines += [f"  {line}" for line in found.not_counted[-10:]]
+    running = [name for name, each in found.processes.items() if each.pid is not None]
+    if found.running and running:
+        lines.append(f"processes on this machine: {len(running)} of {len(found.processes)} run")
+        lines += [f"  {line}" for line in found.troubles]
     if found.backhaul is not None:
         ratio = found.backhaul
         lines.append(

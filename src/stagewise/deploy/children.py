@@ -54,12 +54,6 @@ class Children:
     def log(self, name: str) -> Path:
         return self._logs / f"{name}.log"
 
-    def last_line(self, name: str) -> str:
-        """The last line of a process's log."""
-        log = self.log(name)
-        text = log.read_text(errors="replace") if log.exists() else ""
-        return (text.strip() or "it printed nothing").splitlines()[-1].strip()
-
     def listens(self, port: int) -> bool:
         """Whether anybody listens at a port of this machine."""
         try:

@@ -23,7 +23,7 @@ from stagewise.deploy.remote import cloud_transport
 from stagewise.deploy.site import CLOUD, ClientSite, Cloud, Design, EdgeSite, Site
 from stagewise.deploy.site_scenario import largest_message
 from stagewise.deploy.starting import Start, all_must_answer, wait_for_links
-from stagewise.deploy.supervisor import ProcessRecord, load_processes
+from stagewise.deploy.supervisor import ProcessRecord, last_line, load_processes
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import explained
@@ -155,16 +155,11 @@ class LocalSite:
 
     def _check_running(self) -> None:
         for name in self.children.ended():
-            raise StagewiseError(f"{name}: ended: {self.children.last_line(name)}")
+            raise StagewiseError(f"{name}: ended: {last_line(self.children.log(name))}")
         for name, each in self.processes().items():
             if each.ended == MISTAKE or each.failures >= FAILURES:
-                last = _last_line(Path(each.log))
+                last = last_line(Path(each.log))
                 raise StagewiseError(f"{name}: ended {each.ended}: {last} ({each.log})")
-
-
-def _last_line(log: Path) -> str:
-    text = log.read_text(errors="replace") if log.exists() else ""
-    return (text.strip() or "it printed nothing").splitlines()[-1].strip()
 
 
 def _site_on_loopback(scenario: Scenario, design: Design) -> Site:

@@ -69,6 +69,12 @@ def load_processes(folder: Path) -> dict[str, ProcessRecord]:
     return decode_json(read_bytes(path), ProcessesFile, str(path)).programs
 
 
+def last_line(log: Path) -> str:
+    """The last line of a program's log."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return (text.strip() or "it printed nothing").splitlines()[-1].strip()
+
+
 @dataclass
 class _Running:
     program: Program
