@@ -144,13 +144,18 @@ def test_a_second_one_in_the_same_folder_is_refused(machine):
     assert "another process is running it" in done.stderr
 
 
-def test_the_list_is_read_again_when_asked(machine):
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_list_that_changed_is_read_again(machine, asked):
     process = machine.start(program("a", STAYS), program("b", STAYS))
     pids = machine.wait_for("a", "b")
     machine.list(program("b", STAYS), program("c", STAYS))
-    process.send_signal(signal.SIGHUP)
+    if asked:
+        process.send_signal(signal.SIGHUP)
     assert machine.wait_for("b", "c")["b"] == pids["b"]
     assert not alive(pids["a"])
+    (machine.folder / PROGRAMS).write_text("no JSON")
+    wait_until(lambda: "programs.json" in machine.said.read_text())
+    assert machine.pids().keys() == {"b", "c"}
 
 
 def test_its_record_is_whole_at_any_time(machine):

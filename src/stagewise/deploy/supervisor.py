@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from stagewise.child_processes import die_with_parent
-from stagewise.deploy.layout import PROCESSES
+from stagewise.deploy.layout import PROCESSES, PROGRAMS
 from stagewise.deploy.programs import APPS, Command, Program
 from stagewise.deploy.running import run
 from stagewise.errors import StagewiseError
@@ -34,7 +34,11 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 LASTING_S = 30.0
 """A program that ran so long has not failed to start."""
 
+LOGS = "logs"
+"""The folder of what programs print, in that of the machine."""
+
 GRACE_S = 3.0
+LOOK_EVERY_S = 1.0
 _TICK_S = 0.05
 
 
@@ -90,7 +94,8 @@ class _Running:
 class Supervisor:
     """Runs programs until one that is `main` ends, or it is asked to end itself.
 
-    `load` is called for the list of programs, at first and whenever SIGHUP comes.
+    `load` is called for the list of programs, at first, whenever the list in `folder` changes, and on
+    SIGHUP.
     """
 
     def __init__(
@@ -100,10 +105,11 @@ class Supervisor:
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
     ) -> None:
         self._load, self._folder, self._say = load, folder, say
-        self._logs = folder / "logs"
+        self._logs = folder / LOGS
         self._running: dict[str, _Running] = {}
         self._asked: int | None = None
         self._reload = True
+        self._looked, self._changed = 0.0, self._list_changed()
 
     def run(self) -> int:
         """The exit status to end with, after all programs have ended."""
@@ -113,6 +119,7 @@ class Supervisor:
         signal.signal(signal.SIGHUP, self._note)
         try:
             while self._asked is None:
+                self._look()
                 if self._reload:
                     self._reload = False
                     self._take_in()
@@ -132,9 +139,27 @@ class Supervisor:
         else:
             self._asked = number
 
+    def _look(self) -> None:
+        if time.monotonic() - self._looked > LOOK_EVERY_S:
+            self._looked = time.monotonic()
+            changed, self._changed = self._changed, self._list_changed()
+            self._reload = self._reload or changed != self._changed
+
+    def _list_changed(self) -> float:
+        try:
+            return (self._folder / PROGRAMS).stat().st_mtime
+        except OSError:
+            return 0.0
+
     def _take_in(self) -> None:
         """The programs as the list has them now; those that are not in it any more are ended."""
-        wanted = {program.name: program for program in self._load()}
+        try:
+            wanted = {program.name: program for program in self._load()}
+        except StagewiseError as error:
+            if not self._running:
+                raise
+            self._say(str(error))  # and go on with what it was
+            return
         gone = [each for name, each in self._running.items() if name not in wanted]
         self._end([each for each in gone if each.pid is not None])
         for each in gone:

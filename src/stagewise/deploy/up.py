@@ -25,6 +25,8 @@ from stagewise.deploy.records import (
     save_status,
 )
 from stagewise.deploy.starting import Start, beside, starting
+from stagewise.deploy.status import machine_folder
+from stagewise.deploy.supervisor import LOGS
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.loop import PlayedRound
@@ -73,7 +75,7 @@ def up(out: str | Path, options: DeployOptions, show_progress: bool = False) -> 
 
 def _start(path: Path, options: DeployOptions, show_progress: bool) -> Run:
     config, world, deployment = begun = resolve(options)
-    with ExitStack() as stack, starting(path, show_progress) as start:
+    with _says_how_to_go_on(path), ExitStack() as stack, starting(path, show_progress) as start:
         start.phase(f"preparing {len(world.clients)} clients and {len(world.edges)} edges")
         trainer = stack.enter_context(_trainer(config, world))
         transport = stack.enter_context(_transport(path, begun, trainer, start))
@@ -102,7 +104,7 @@ def _resume(path: Path, options: DeployOptions, show_progress: bool) -> Run:
         return so_far
     if world.sha256 != config.scenario_sha256:
         raise StagewiseError(f"{path / SCENARIO}: must be as it was when the run began")
-    with ExitStack() as stack, starting(path, show_progress) as start:
+    with _says_how_to_go_on(path), ExitStack() as stack, starting(path, show_progress) as start:
         recorder = stack.enter_context(directory.recording())
         start.phase(f"preparing to go on with round {len(so_far.records) + 1}")
         trainer = stack.enter_context(_trainer(config, world))
@@ -174,6 +176,19 @@ def _final_status(coordinator: Coordinator) -> Iterator[None]:
             coordinator.end("stopped")
         raise
     coordinator.end("finished")
+
+
+@contextlib.contextmanager
+def _says_how_to_go_on(path: Path) -> Iterator[None]:
+    """An error after a run began says where the logs are, and how to go on."""
+    try:
+        yield
+    except StagewiseError as error:
+        if not (path / CONFIG).exists():
+            raise
+        logs = machine_folder(path, load_deployment(path)) / LOGS
+        more = f"; logs: {logs}" if logs.is_dir() else ""
+        raise StagewiseError(f"{error}{more}; to go on: stagewise deploy up --out {path}") from None
 
 
 def _trainer(config: RunConfig, world: Scenario) -> "Trainer":
