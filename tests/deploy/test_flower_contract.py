@@ -279,6 +279,7 @@ def test_a_key_that_comes_or_goes_while_the_server_runs(place, tmp_path: Path) -
     public.unlink()
     wait_until(lambda: not beats(node))
     assert not connects(node)
+    node.close()
 
 
 @pytest.mark.processes

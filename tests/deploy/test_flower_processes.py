@@ -1,5 +1,6 @@
 """Real processes on loopback, with TLS and node authentication: models, faults, what is left."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -130,15 +131,17 @@ def refuses_strangers(site, tmp_path):
     client = site.host_folder / f"client-{CLIENTS[0]}"
     address, authority = site.site.cloud.address, (client / "ca.pem").read_bytes()
     stranger = make_node_key(tmp_path / "strangers", "stranger").private.read_bytes()
-    with pytest.raises(httpx.HTTPStatusError, match="401"):
-        FleetNode(address, authority, stranger).connect()
+    refused(FleetNode(address, authority, stranger), httpx.HTTPStatusError, "401")
     other = make_authority(tmp_path / "other").public.read_bytes()
     known = (client / "cloud.key").read_bytes()
-    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-        FleetNode(address, other, known).connect()
+    refused(FleetNode(address, other, known), httpx.ConnectError, "CERTIFICATE_VERIFY_FAILED")
     # And whoever has the key of a client that is there does not take its place.
-    with pytest.raises(httpx.HTTPStatusError, match="409"):
-        FleetNode(address, authority, known).connect()
+    refused(FleetNode(address, authority, known), httpx.HTTPStatusError, "409")
+
+
+def refused(node, error, message):
+    with contextlib.closing(node), pytest.raises(error, match=message):
+        node.connect()
 
 
 def test_hierarchical(tmp_path, trainer):

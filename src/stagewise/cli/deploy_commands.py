@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stagewise.cli.deploy_init_command import DEPLOYED, init
-from stagewise.cli.deploy_site_commands import doctor
+from stagewise.cli.deploy_site_commands import SITE_COMMANDS
 from stagewise.cli.options import REPLANNING, DataDir, Json, option, with_options
 from stagewise.cli.simulation_commands import interruptible, print_outcome
 from stagewise.cli.tables import print_json, print_table
@@ -23,7 +23,8 @@ deploy_app = typer.Typer(
     help="Train for real: cloud, edges and clients as processes.", no_args_is_help=True
 )
 deploy_app.command()(init)
-deploy_app.command()(doctor)
+for command in SITE_COMMANDS:
+    deploy_app.command()(command)
 
 
 @deploy_app.command()
