@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stagewise.deploy.certificates import (
     AUTHORITY,
+    OWNER_FILE,
     OWNER_FOLDER,
     issue_server_certificate,
     make_authority,
@@ -24,6 +25,13 @@ from stagewise.deploy.layout import (
 )
 from stagewise.deploy.programs import HostPrograms, save_programs
 from stagewise.deploy.run_script import run_script
+from stagewise.deploy.service_files import (
+    CHART,
+    Format,
+    chart_files,
+    check_format,
+    machine_files,
+)
 from stagewise.deploy.site import ClientSite, Cloud, EdgeSite, Site, to_toml
 from stagewise.deploy.site_scenario import largest_message
 from stagewise.deploy.task import TaskFile
@@ -33,12 +41,16 @@ from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_file import save_scenario
 
 
-def init_site(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None:
+def init_site(
+    site: Site, scenario: Scenario, task: TaskFile, out: Path, format_: Format = "scripts"
+) -> None:
     """Write the folder `out` whole or not at all: `site.toml`, `authority/`, and `hosts/`.
 
     The authority's key is in `authority/` alone. A machine gets the private keys of those that run on
-    it, and the public keys of the nodes that may connect to them.
+    it, and the public keys of the nodes that may connect to them. `format_` adds what a service
+    manager needs to start them.
     """
+    check_format(site, format_)
     site.check_scenario(scenario)
     with explained(f"out = {out}"):
         check_new(out)
@@ -46,7 +58,7 @@ def init_site(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None
         # Nobody else can look into a temporary folder, nor into what becomes of it.
         draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent))
         try:
-            _write(site, scenario, task, draft)
+            _write(site, scenario, task, draft, format_)
             draft.rename(out)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
@@ -59,7 +71,7 @@ def check_new(out: Path) -> None:
         raise StagewiseError(f"out = {out}: must not exist yet")
 
 
-def _write(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None:
+def _write(site: Site, scenario: Scenario, task: TaskFile, out: Path, format_: Format) -> None:
     description, object_bytes = to_toml(site).encode(), largest_message(task)
     write_bytes(out / SITE, description)
     (out / "hosts").mkdir(OWNER_FOLDER)
@@ -76,7 +88,20 @@ def _write(site: Site, scenario: Scenario, task: TaskFile, out: Path) -> None:
         if host == site.cloud.host or any(client.host == host for client in site.clients):
             save_scenario(scenario, folder / SCENARIO)
             task.save(folder / TASK)
+        for name, text in machine_files(site, host, format_):
+            write_bytes(folder / name, text.encode())
     _make_keys(site, out)
+    if format_ == "helm":
+        _write_chart(site, out)
+
+
+def _write_chart(site: Site, out: Path) -> None:
+    (out / CHART / "templates").mkdir(OWNER_FOLDER, parents=True)
+    (out / CHART).chmod(OWNER_FOLDER)
+    for name, text in chart_files(site, out):
+        path = out / CHART / name
+        write_bytes(path, text.encode())
+        path.chmod(OWNER_FILE)
 
 
 def _make_keys(site: Site, out: Path) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from stagewise.deploy.layout import PROGRAMS
-from stagewise.deploy.programs import Program, load_programs
+from stagewise.deploy.programs import load_programs
 from stagewise.deploy.supervisor import Supervisor
 from stagewise.files import explained
 from stagewise.runs.directory import lock
@@ -20,23 +20,16 @@ def arguments() -> argparse.Namespace:
     """The options on the command line."""
     parser = argparse.ArgumentParser(prog="stagewise-host", description="A machine's programs")
     parser.add_argument("folder", type=Path, help="of the machine, as `deploy init` wrote it")
-    parser.add_argument("--only", action="append", help="the name of one program; may be repeated")
     return parser.parse_args()
 
 
 def main() -> None:
-    given = arguments()
-
-    def load() -> list[Program]:
-        programs = load_programs(given.folder / PROGRAMS)
-        return [each for each in programs if not given.only or each.name in given.only]
-
+    folder = arguments().folder
     with contextlib.ExitStack() as stack:
-        if not given.only:
-            with explained(given.folder):
-                stream = stack.enter_context((given.folder / "lock").open("ab"))
-            lock(stream, given.folder)
-        sys.exit(Supervisor(load, given.folder).run())
+        with explained(folder):
+            stream = stack.enter_context((folder / "lock").open("ab"))
+        lock(stream, folder)
+        sys.exit(Supervisor(lambda: load_programs(folder / PROGRAMS), folder).run())
 
 
 if __name__ == "__main__":
