@@ -92,6 +92,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--edges", type=int, default=2)
     parser.add_argument("--faults", type=int, default=10)
     parser.add_argument("--pause-s", type=float, default=80.0, help="0: kill all, pause none")
+    parser.add_argument("--pause-share", type=float, default=0.3, help="of faults that are pauses")
     parser.add_argument("--every-s", type=float, default=4.0, help="the mean time between two")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--design", default="H")
@@ -112,7 +113,7 @@ def draw_faults(asked: argparse.Namespace, rng: random.Random) -> list[Fault]:
     return [
         Fault(
             rng.choice(asked.kinds),
-            asked.pause_s if rng.random() < 0.3 else 0.0,
+            asked.pause_s if rng.random() < asked.pause_share else 0.0,
             rng.uniform(0, 2 * asked.every_s),
         )
         for _ in range(asked.faults)

@@ -15,12 +15,13 @@ from stagewise.deploy.flower_api import ServerRun, at_superlink, is_final, is_ru
 from stagewise.deploy.inbox import Inbox
 from stagewise.errors import one_line
 from stagewise.files import read_bytes
+from stagewise.runs.progress import announce
 
 CLOCKS_APART_S = 5.0
 """How far the clocks of machines may be apart, which is also what Flower allows."""
 
-RETRY_S = 60.0
-"""How long a SuperLink may be out of reach, or take to start again, before that is an error."""
+RETRY_S = 300.0
+"""How long a SuperLink may be out of reach, paused or just starting, before that is an error."""
 
 _PAUSE_S = 0.1
 _T = TypeVar("_T")
@@ -96,11 +97,13 @@ class SuperLink:
             IncomingReply(message_id, None, "lost", f"the SuperLink lost the run: {reason}")
             for message_id in waiting
         ]
+        announce(f"{self._address}: the SuperLink lost the run ({reason}); another is begun")
         with contextlib.suppress(Exception):
             self._run.close()
         while True:
             try:
                 self._begin()
+                announce(f"{self._address}: the SuperLink is back")
                 return
             except (httpx.HTTPError, OSError):
                 if time.monotonic() > deadline:

@@ -219,11 +219,11 @@ class Supervisor:
             pause_s = FIRST_PAUSE_S if each.failures <= 1 else pause_s
             each.due = time.monotonic() + pause_s
             name = each.program.name
+            self._write()
             self._say(
                 f"{name} ended {each.ended} ({self._logs / f'{name}.log'}); "
                 f"it is started again in {pause_s:g} s"
             )
-            self._write()
         return None
 
     def _end(self, processes: list[_Running]) -> None:
