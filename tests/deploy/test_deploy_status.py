@@ -7,6 +7,7 @@ import pytest
 from live_cases import MODEL_BYTES, ScriptedTransport, run_in, two_edges
 
 from stagewise.cli.main import main
+from stagewise.deploy.limits import save_refused
 from stagewise.deploy.records import LIVE, STATUS
 from stagewise.deploy.starting import Start
 from stagewise.deploy.status import read_status
@@ -130,6 +131,10 @@ def test_processes_and_those_that_had_to_be_started_again(tmp_path, capsys):
         f"client-c0: ended by signal 9, started 3 times: out of memory ({folder}/c0.log)",
         f"client-c1: ended with status 2, started 1 times: it printed nothing ({folder}/c1.log)",
     ]
+    (folder / "cloud").mkdir()
+    save_refused({"c2: sends in the name of another": 3}, folder / "cloud")
+    expected = ["cloud refused c2: sends in the name of another: 3 times"]
+    assert read_status(tmp_path / "run").refused == expected
     # A run that is over is shown once, also with --watch.
     assert main(["deploy", "status", str(tmp_path / "run"), "--watch"]) == 0
     assert capsys.readouterr().out.count("design H, finished") == 1

@@ -19,6 +19,7 @@ from deploy_cases import wait_until
 
 from stagewise.cli.main import main
 from stagewise.deploy.layout import PROGRAMS
+from stagewise.deploy.limits import load_refused
 from stagewise.deploy.programs import ENVIRONMENT, load_programs, save_programs
 from stagewise.deploy.supervisor import load_processes
 
@@ -234,6 +235,9 @@ def test_what_is_refused_is_said(seen: ThreeHosts) -> None:
     log = (seen.logs / EDGE / "logs" / "edge-es0.log").read_text()
     assert f"refused: c2 at {CLIENTS}: sends in the name of another" in log
     assert f"refused: a stranger at {CLIENTS}: signed with a key that is not known" in log
+    counted = load_refused(seen.logs / EDGE / "edge-es0")
+    assert counted["c2: sends in the name of another"] == 1
+    assert counted["c2: sends an order, as only the server may"] == 1
 
 
 def test_the_scripts_leave_no_process_behind(seen: ThreeHosts) -> None:

@@ -146,7 +146,7 @@ def _lines(found: "Status") -> list[str]:
     running = [name for name, each in found.processes.items() if each.pid is not None]
     if found.running and running:
         lines.append(f"processes on this machine: {len(running)} of {len(found.processes)} run")
-        lines += [f"  {line}" for line in found.troubles]
+        lines += [f"  {line}" for line in [*found.troubles, *found.refused[-10:]]]
     if found.backhaul is not None:
         ratio = found.backhaul
         lines.append(

@@ -82,6 +82,8 @@ class Door:
     contacts: Contacts = field(default_factory=Contacts)
     clock: Callable[[], float] = time.monotonic
     say: Callable[[str], None] = lambda line: print(line, flush=True)
+    record: Callable[[dict[str, int]], None] = lambda refused: None
+    """Keeps how often what was refused; called whenever it is said."""
 
     def __post_init__(self) -> None:
         self.refused = Counts()
@@ -206,6 +208,7 @@ class Door:
             status = 429
         if self.refused.add(f"{refusal.who or address}: {refusal.why}", now):
             self.say(f"refused: {refusal.who or 'a stranger'} at {address}: {refusal.why}")
+            self.record(self.refused.count)
         # What is left of its body is never read: the connection ends here.
         await _respond(send, status, refusal.why.encode() + b"\n", {"connection": "close"})
 

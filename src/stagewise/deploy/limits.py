@@ -1,6 +1,15 @@
-"""How much of anything one sender may ask for: rates, sizes, and nothing twice."""
+"""How much of anything one sender may ask for: rates, and nothing twice; and what was refused."""
 
+import contextlib
 from collections import OrderedDict
+from pathlib import Path
+
+import msgspec
+
+from stagewise.errors import StagewiseError
+from stagewise.files import decode_json, read_bytes, write_bytes
+
+REFUSED = "refused.json"
 
 SENDERS = 4096
 """How many senders are remembered; the one not heard of for longest is forgotten first."""
@@ -43,6 +52,18 @@ class SeenOnce:
             return False
         self._new.add(item)
         return True
+
+
+def save_refused(count: dict[str, int], role: Path) -> None:
+    """Keep in the folder of a role how often its SuperLink refused what."""
+    with contextlib.suppress(StagewiseError):  # a disk that is full is no reason to end
+        write_bytes(role / REFUSED, msgspec.json.encode(count) + b"\n")
+
+
+def load_refused(role: Path) -> dict[str, int]:
+    """How often what was refused, by name and reason; nothing where nothing was."""
+    path = role / REFUSED
+    return decode_json(read_bytes(path), dict[str, int], str(path)) if path.exists() else {}
 
 
 class Counts:

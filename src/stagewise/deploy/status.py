@@ -7,6 +7,7 @@ import msgspec
 
 from stagewise.deploy.exchange import count_fates
 from stagewise.deploy.layout import host_folder
+from stagewise.deploy.limits import load_refused
 from stagewise.deploy.records import (
     Deployment,
     LiveRecord,
@@ -86,6 +87,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The programs of the cloud's machine, as its supervisor knows them."""
     troubles: list[str]
     """Programs that ended by themselves, with the last lines of their logs."""
+    refused: list[str]
+    """What the SuperLinks of the cloud's machine refused, from whom, and how often."""
     backhaul: Backhaul | None
     history: list[RoundStatus]
 
@@ -97,7 +100,8 @@ def read_status(directory: str | Path) -> Status:
     records = run.rounds()
     live = load_live(run.path, len(records))
     status = load_status(run.path) or StatusRecord(design=deployment.design, rounds=config.rounds)
-    processes = load_processes(machine_folder(run.path, deployment))
+    machine = machine_folder(run.path, deployment)
+    processes = load_processes(machine)
     return Status(
         design=deployment.design,
         running=is_running(run.path),
@@ -116,6 +120,7 @@ def read_status(directory: str | Path) -> Status:
         not_counted=[line for record in live for line in not_counted(record)],
         processes=processes,
         troubles=troubles(processes),
+        refused=refused(machine),
         backhaul=backhaul(deployment, live),
         history=[_round(*pair) for pair in zip(records, live, strict=True)],
     )
@@ -135,6 +140,15 @@ def troubles(processes: dict[str, ProcessRecord]) -> list[str]:
         f"({each.log})"
         for name, each in processes.items()
         if each.starts > 1 or (each.pid is None and each.ended.startswith("with status"))
+    ]
+
+
+def refused(machine: Path) -> list[str]:
+    """What was refused at the doors of a machine."""
+    return [
+        f"{role.name} refused {what}: {times} times"
+        for role in sorted(machine.glob("*/"))
+        for what, times in load_refused(role).items()
     ]
 
 

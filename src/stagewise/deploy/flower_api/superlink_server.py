@@ -31,6 +31,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from stagewise.deploy.door import Door, Member, Refused
 from stagewise.deploy.flower_api.server_run import control_token
+from stagewise.deploy.limits import save_refused
 from stagewise.deploy.presence import Contacts
 from stagewise.errors import StagewiseError
 from stagewise.files import read_bytes
@@ -130,7 +131,12 @@ def run_superlink(
     """
     uvicorn, program, create_app, extensions, middleware = preload()
     register = NodeRegister(nodes, contacts.forget)
-    settings = {"site": register, "token": control_token(secret), "contacts": contacts}
+    settings = {
+        "site": register,
+        "token": control_token(secret),
+        "contacts": contacts,
+        "record": lambda refused: save_refused(refused, nodes.parent),
+    }
     door = middleware(Door, object_bytes=object_bytes, **settings)
     extensions.get_middleware = lambda: (door,)
     sys.argv = ["flower-superlink", *options]
