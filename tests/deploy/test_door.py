@@ -9,6 +9,7 @@ import pytest
 from stagewise.deploy.door import (
     FLEET,
     LAST,
+    METRICS,
     NOTE,
     PRESENT,
     SEEN,
@@ -72,6 +73,7 @@ class Gate:
             self._app,
             self.register,
             SECRET,
+            "metrics",
             OBJECT_BYTES,
             contacts=self.contacts,
             clock=self.clock,
@@ -327,6 +329,24 @@ class TestPresence:
         assert gate.ask(NOTE, gate.signed("c1"), b"news") == 204
         answer = asyncio.run(gate.request(PRESENT, {TOKEN: SECRET}, client=HERE))
         assert answer[1]["body"] == b'{"nodes":{"c1":[11,"news"]},"refused":{}}'
+
+
+def test_metrics_for_whoever_shows_their_token() -> None:
+    gate = Gate()
+    gate.ask(f"{FLEET}send-node-heartbeat", gate.signed())
+    gate.ask(f"{FLEET}send-node-heartbeat", gate.signed("c9"))
+    for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic metrics"}):
+        assert gate.ask(METRICS, headers, client=HERE) == 401
+    prometheus = {"authorization": "Bearer metrics"}
+    assert gate.ask(METRICS, prometheus) == 403  # from another machine
+    assert gate.ask("/v1/control/stop-run", prometheus | {TOKEN: "metrics"}, client=HERE) == 401
+    start, body = asyncio.run(gate.request(METRICS, prometheus, client=HERE))
+    assert start["status"] == 200
+    lines = body["body"].decode().splitlines()
+    assert 'stagewise_requests_total{status="200"} 1.0' in lines
+    assert 'stagewise_refused_total{status="401"} 5.0' in lines
+    assert 'stagewise_refused_total{status="403"} 1.0' in lines
+    assert "stagewise_nodes_in_touch 0.0" in lines  # by the real clock, not the test's
 
 
 def test_rates_are_by_sender_and_forget_the_oldest() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from stagewise.deploy.limits import Counts, Rates, SeenOnce
+from stagewise.deploy.metrics import CONTENT_TYPE, DoorMetrics
 from stagewise.deploy.presence import Bell, Contacts
 
 Scope = MutableMapping[str, Any]
@@ -25,8 +26,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 FLEET = "/v1/fleet/"
-NOTE, PRESENT = "/v1/fleet/stagewise-note", "/stagewise/present"
-"""Ours: what a node says of itself, and who is in touch."""
+NOTE, PRESENT, METRICS = "/v1/fleet/stagewise-note", "/stagewise/present", "/metrics"
+"""Ours: what a node says of itself, who is in touch, and what Prometheus reads."""
 
 TOKEN, WAIT, SEEN, LAST = (f"x-stagewise-{name}" for name in ("token", "wait", "seen", "last"))
 """Headers: the control token; how long to wait for news since which; that a message is complete."""
@@ -78,6 +79,8 @@ class Door:
     app: Application
     site: Site
     token: str
+    metrics_token: str
+    """Lets its owner read `/metrics`, and nothing else."""
     object_bytes: int
     contacts: Contacts = field(default_factory=Contacts)
     clock: Callable[[], float] = time.monotonic
@@ -91,6 +94,7 @@ class Door:
         self._nodes = Rates(per_second=300, burst=1000)
         self._seen = SeenOnce()
         self._orders, self._replies = Bell(), Bell()
+        self._metrics = DoorMetrics(self.contacts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -147,9 +151,14 @@ class Door:
     async def _own(
         self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send
     ) -> None:
-        if not hmac.compare_digest(headers.get(TOKEN, "").encode(), self.token.encode()):
+        path, shown, token = scope["path"], headers.get(TOKEN, ""), self.token
+        if path == METRICS:  # which takes a token of its own, in the way of Prometheus
+            shown, token = headers.get("authorization", ""), f"Bearer {self.metrics_token}"
+        if not hmac.compare_digest(shown.encode(), token.encode()):
             raise Refused(401, "without the token of this SuperLink")
-        path = scope["path"]
+        if path == METRICS:
+            await _respond(send, 200, self._metrics.text(), {"content-type": CONTENT_TYPE})
+            return
         if path == PRESENT:
             bell = self.contacts.changed
             if await bell.wait(*_waits(headers), receive):
@@ -199,6 +208,7 @@ class Door:
             await send(message)
 
         await self.app(scope, replay, watch)
+        self._metrics.answered(status)
         return 200 <= status < 300
 
     async def _refuse(self, scope: Scope, refusal: Refused, send: Send) -> None:
@@ -206,6 +216,7 @@ class Door:
         now, status = self.clock(), refusal.status
         if not refusal.who and not self._strangers.allows(address, now):
             status = 429
+        self._metrics.refused(status)
         if self.refused.add(f"{refusal.who or address}: {refusal.why}", now):
             self.say(f"refused: {refusal.who or 'a stranger'} at {address}: {refusal.why}")
             self.record(self.refused.count)

@@ -78,6 +78,11 @@ def control_token(secret: bytes) -> str:
     return hmac.new(secret, b"stagewise control", hashlib.sha256).hexdigest()
 
 
+def metrics_token(secret: bytes) -> str:
+    """What a Prometheus on this machine shows."""
+    return hmac.new(secret, b"stagewise metrics", hashlib.sha256).hexdigest()
+
+
 class ServerRun:
     """A run at a SuperLink of this machine, held by this process as its ServerApp.
 

@@ -30,7 +30,7 @@ from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from stagewise.deploy.door import Door, Member, Refused
-from stagewise.deploy.flower_api.server_run import control_token
+from stagewise.deploy.flower_api.server_run import control_token, metrics_token
 from stagewise.deploy.limits import save_refused
 from stagewise.deploy.presence import Contacts
 from stagewise.errors import StagewiseError
@@ -134,6 +134,7 @@ def run_superlink(
     settings = {
         "site": register,
         "token": control_token(secret),
+        "metrics_token": metrics_token(secret),
         "contacts": contacts,
         "record": lambda refused: save_refused(refused, nodes.parent),
     }
