@@ -1,16 +1,15 @@
-"""A deployment with faults: clients and an edge are killed in the middle of rounds.
+"""A deployment with faults: processes of every kind are killed and paused in the middle of rounds.
 
-`python benchmarks/deploy_faults.py [--rounds 10] [--clients 8] [--edges 2] [--kill-cloud]` runs
-`stagewise deploy up` on this machine with TLS and node authentication. At random moments it kills two
-clients and one edge that are training just then (and, if asked, the cloud's process, which is then
-started again). The result is compared with what must be: every round complete, every decision true,
-every update accounted for. Linux only: it looks into /proc for the processes to kill. Exit status 1 if
-anything is wrong.
+`python benchmarks/deploy_faults.py [--rounds 10] [--clients 8] [--edges 2] [--faults 10]` runs
+`stagewise deploy up` on this machine with TLS and node authentication. At random moments it kills or
+pauses a process: a client, an edge, the cloud's SuperLink, the supervisor, which are started again, or
+the cloud's own, which this program starts again. The result is compared with what must be: every round
+complete, every decision true, every update accounted for, nothing left running. Linux only. Exit status
+1 if anything is wrong.
 """
 
 import argparse
 import contextlib
-import itertools
 import json
 import os
 import random
@@ -26,14 +25,20 @@ BIN = Path(sys.executable).parent
 ROUND_S = 600.0
 
 
+KINDS = ("client", "edge", "superlink", "supervisor", "cloud")
+
+
 @dataclass(frozen=True)
-class Kill:
-    """What is to be killed, in which round, and how many seconds after its training began."""
+class Fault:
+    """What happens to a process of a kind, how many seconds after the fault before."""
 
     kind: str
-    """client, edge or cloud."""
-    round: int
+    pause_s: float
+    """0: it is killed; else it is stopped for so long, and goes on."""
     after_s: float
+
+    def __str__(self) -> str:
+        return f"{self.kind}: " + (f"paused for {self.pause_s:g} s" if self.pause_s else "killed")
 
 
 def main() -> int:
@@ -44,30 +49,29 @@ def main() -> int:
     out = folder / "live"
     command = up_command(asked, out)
     print("$", " ".join(command))
-    kills = draw_kills(asked, rng)
-    for kill in kills:
-        print(
-            f"to be killed: a {kill.kind}, round {kill.round}, {kill.after_s:.1f} s into training"
-        )
     began = time.monotonic()
     log = folder / "up.log"
-    gone: list[str] = []
     process = start(command, log)
+    seen = {process.pid}
     try:
-        for kill in kills:
-            if not wait_until(process, out, kill.round):
+        wait_until(process, out)
+        for fault in draw_faults(asked, rng):
+            time.sleep(fault.after_s)
+            seen.update(programs(out).values())
+            if process.poll() == 0:
                 break
-            time.sleep(kill.after_s)
-            if kill.kind == "cloud":
+            if process.poll() is not None or (fault.kind == "cloud" and not fault.pause_s):
                 process.kill()
                 process.wait()
-                print(f"{time.monotonic() - began:6.1f} s: killed the cloud, and started it again")
                 process = start(command, log)
+                seen.add(process.pid)
+                print(f"{time.monotonic() - began:6.1f} s: {fault}; started again", flush=True)
+                wait_until(process, out)
                 continue
-            name = draw_target(out, kill.kind, rng, gone)
-            gone.append(name)
-            ended = kill_processes(process.pid, name)
-            print(f"{time.monotonic() - began:6.1f} s: killed {name}: {len(ended)} processes")
+            pid = target(process.pid, out, fault.kind, rng)
+            if pid is not None:
+                print(f"{time.monotonic() - began:6.1f} s: {fault}", flush=True)
+                strike(pid, fault.pause_s)
         status = process.wait(ROUND_S * asked.rounds)
     finally:
         process.kill()
@@ -76,7 +80,9 @@ def main() -> int:
     if status != 0:
         print(log.read_text())
         return 1
-    return verdict(out, asked.rounds)
+    time.sleep(1.0)
+    left = [pid for pid in seen if Path(f"/proc/{pid}").exists()]
+    return verdict(out, asked.rounds, left)
 
 
 def arguments() -> argparse.Namespace:
@@ -84,9 +90,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--edges", type=int, default=2)
-    parser.add_argument("--kill-clients", type=int, default=2)
-    parser.add_argument("--kill-edges", type=int, default=1)
-    parser.add_argument("--kill-cloud", action="store_true")
+    parser.add_argument("--faults", type=int, default=10)
+    parser.add_argument("--pause-s", type=float, default=80.0, help="0: kill all, pause none")
+    parser.add_argument("--pause-share", type=float, default=0.3, help="of faults that are pauses")
+    parser.add_argument("--every-s", type=float, default=4.0, help="the mean time between two")
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--design", default="H")
     parser.add_argument("--dataset", default="digits")
     parser.add_argument("--policy", default="pool")
@@ -101,18 +109,46 @@ def up_command(asked: argparse.Namespace, out: Path) -> list[str]:
     return [str(BIN / "stagewise"), "deploy", "up", "--local", "--out", str(out), *words]
 
 
-def draw_kills(asked: argparse.Namespace, rng: random.Random) -> list[Kill]:
-    kinds = ["client"] * asked.kill_clients + ["edge"] * asked.kill_edges
-    kinds += ["cloud"] if asked.kill_cloud else []
-    kills = [Kill(kind, rng.randrange(1, asked.rounds - 1), rng.uniform(0, 8)) for kind in kinds]
-    return sorted(kills, key=lambda kill: (kill.round, kill.after_s))
+def draw_faults(asked: argparse.Namespace, rng: random.Random) -> list[Fault]:
+    return [
+        Fault(
+            rng.choice(asked.kinds),
+            asked.pause_s if rng.random() < asked.pause_share else 0.0,
+            rng.uniform(0, 2 * asked.every_s),
+        )
+        for _ in range(asked.faults)
+    ]
 
 
-def draw_target(out: Path, kind: str, rng: random.Random, gone: list[str]) -> str:
-    """A client or an edge that is training now, and was not killed before."""
-    groups = json.loads((out / "status.json").read_text())["groups"]
-    names = sorted(groups) if kind == "edge" else sorted(itertools.chain(*groups.values()))
-    return rng.choice([name for name in names if name not in gone])
+def programs(out: Path) -> dict[str, int]:
+    """The processes of the deployment that run now, by name."""
+    found = {}
+    with contextlib.suppress(OSError, ValueError):
+        path = out.with_name(f"{out.name}.site") / "site/hosts/127.0.0.1/processes.json"
+        known = json.loads(path.read_text())
+        found = {name: each["pid"] for name, each in known["programs"].items() if each["pid"]}
+        found["supervisor"] = known["pid"]
+    return found
+
+
+def target(cloud: int, out: Path, kind: str, rng: random.Random) -> int | None:
+    """A process of a kind."""
+    if kind == "cloud":
+        return cloud
+    pids = [pid for name, pid in sorted(programs(out).items()) if kind in name]
+    return rng.choice(pids) if pids else None
+
+
+def strike(pid: int, pause_s: float) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if not pause_s:
+            os.kill(pid, signal.SIGKILL)
+            return
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(pause_s)
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
 
 def start(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
@@ -120,41 +156,17 @@ def start(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
 
 
-def wait_until(process: "subprocess.Popen[bytes]", out: Path, round_index: int) -> bool:
-    """Until the round is being trained, or over; false if the run ended before."""
-    give_up = time.monotonic() + ROUND_S * (round_index + 2)
-    while process.poll() is None and time.monotonic() < give_up:
+def wait_until(process: "subprocess.Popen[bytes]", out: Path) -> None:
+    """Until the process is in its first round, or has ended."""
+    while process.poll() is None:
         with contextlib.suppress(OSError, ValueError):
             status = json.loads((out / "status.json").read_text())
-            training = status["round"] == round_index and status["phase"] == "training"
-            if (training and status["pid"] == process.pid) or status["round"] > round_index:
-                return True
+            if status["pid"] == process.pid and status["phase"] == "training":
+                return
         time.sleep(0.1)
-    return False
 
 
-def kill_processes(parent: int, name: str) -> list[int]:
-    """Kill every process of a client or an edge at once, as a power cut would."""
-    gone = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError):
-            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) != parent:
-                continue
-            words = (folder / "cmdline").read_bytes().decode().split("\0")
-            if belongs(words, name):
-                os.kill(int(folder.name), signal.SIGKILL)
-                gone.append(int(folder.name))
-    return gone
-
-
-def belongs(words: list[str], name: str) -> bool:
-    pairs = set(itertools.pairwise(words))
-    own = {("--client", name), ("--edge", name), ("--node-config", f'id="{name}"')}
-    databases = [Path(value) for option, value in pairs if option == "--database"]
-    return bool(pairs & own) or any(path.parent.name == f"edge-{name}" for path in databases)
-
-
-def verdict(out: Path, rounds: int) -> int:
+def verdict(out: Path, rounds: int, left: list[int]) -> int:
     def run(*words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run([str(BIN / "stagewise"), *words], capture_output=True, text=True)
 
@@ -174,6 +186,7 @@ def verdict(out: Path, rounds: int) -> int:
         "every update has one fate": status["adds_up"],
         "fates sum to what was asked": sum(status["fates"].values()) == status["asked"],
         "no link was used that was down": links_were_up(out),
+        "nothing was left running": not left,
     }
     for what, true in good.items():
         print(f"{'yes' if true else 'NO '}  {what}")

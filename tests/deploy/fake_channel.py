@@ -10,12 +10,14 @@ class FakeChannel:
     """Delivers each message to the app of its receiver; `delay` says how long each reply takes.
 
     Receivers in `silent` never answer, those in `gone` are not connected, those in `twice` answer twice.
+    `notes` say what nodes say of themselves.
     """
 
     def __init__(self, apps, clock, delay=None):
         self.apps, self.clock = dict(apps), clock
         self.delay = delay or (lambda name, content: 0.5)
         self.silent, self.gone, self.twice = set(), set(), set()
+        self.notes = {}
         self.due, self.ready = [], []
         self.sent = 0
 
@@ -25,8 +27,9 @@ class FakeChannel:
     def wait(self, seconds):
         self.clock.wait(seconds)
 
-    def node_names(self):
-        return tuple(name for name in self.apps if name not in self.gone)
+    def present(self):
+        notes = {name: self.notes.get(name, str)() for name in self.apps}
+        return {name: note for name, note in notes.items() if name not in self.gone}
 
     def send(self, messages, expire_s):
         message_ids = []

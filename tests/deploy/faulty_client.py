@@ -5,7 +5,7 @@ import threading
 import numpy as np
 
 from stagewise.deploy.apps.client_app import Client, arguments, make_app
-from stagewise.deploy.executor import serve
+from stagewise.deploy.node import ServerAddress, links_to, serve
 from stagewise.deploy.task import TaskFile
 
 
@@ -30,4 +30,6 @@ if __name__ == "__main__":
             threading.Event().wait()  # for ever
         return trained
 
-    serve(make_app(client.name, train), given.node, given.secret.read_bytes())
+    servers = [ServerAddress.parse(text) for text in given.server]
+    authority = given.root_certificates.read_bytes()
+    serve(links_to(servers, authority, make_app(client.name, train)))

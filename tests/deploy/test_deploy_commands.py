@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stagewise.cli.main import main
-from stagewise.deploy.up import local_folder
+from stagewise.deploy.starting import beside
 from stagewise.runs.directory import RunDirectory
 
 QUICK = ["--design", "in-process", "--dataset", "digits", "--policy", "fedcs", "--polls", "0"]
@@ -113,7 +113,7 @@ def test_the_folder_one_is_in(run, tmp_path, capsys, monkeypatch):
     assert "out = '.': must end in the name of a new folder" in capsys.readouterr().err
     monkeypatch.chdir(run)
     assert main(["deploy", "up", "--out", "."]) == 0
-    assert local_folder(Path()) == run.with_name(f"{run.name}.site")
+    assert beside(Path()) == run.with_name(f"{run.name}.site")
 
 
 def test_a_run_that_is_killed_as_it_appears_can_go_on(tmp_path, monkeypatch):

@@ -1,13 +1,12 @@
 import os
-import shlex
 import shutil
-import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from helpers import random_scenario
@@ -19,15 +18,19 @@ pytest.importorskip("flwr", reason="the deploy extra is not installed")
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
-from deploy_cases import wait_until
 from test_site import site_of, three_hosts
 
 from stagewise.deploy import init as deploy_init
 from stagewise.deploy.init import init_site
 from stagewise.deploy.places import parse_clients, parse_cloud, parse_edges
-from stagewise.deploy.run_script import run_script
+from stagewise.deploy.programs import Program, load_programs
 from stagewise.deploy.site import ClientSite, Cloud, EdgeSite, Site, load_site, to_toml
-from stagewise.deploy.site_scenario import _renamed, read_cloud_folder, site_scenario
+from stagewise.deploy.site_scenario import (
+    _renamed,
+    largest_message,
+    read_cloud_folder,
+    site_scenario,
+)
 from stagewise.deploy.task import TaskFile
 from stagewise.world.scenario import Scenario
 
@@ -53,25 +56,25 @@ def contents(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-CLOUD_FILES = {"run.sh", "site.toml", "scenario.json", "task.json"} | {
+CLOUD_FILES = {"run.sh", "programs.json", "site.toml", "scenario.json", "task.json"} | {
     f"cloud/{name}" for name in ("ca.pem", "server.pem", "server.key", "superlink.secret")
 }
 
 
 def edge_files(edge: str, *clients: str) -> set[str]:
-    names = ["ca.pem", "server.pem", "server.key", "superlink.secret", "cloud.key", "node.secret"]
+    names = ["ca.pem", "server.pem", "server.key", "superlink.secret", "cloud.key"]
     return {f"edge-{edge}/{name}" for name in [*names, *(f"nodes/{c}.pub" for c in clients)]}
 
 
 def client_files(client: str, *servers: str) -> set[str]:
-    names = ["ca.pem", "node.secret", *(f"{server}.key" for server in servers)]
+    names = ["ca.pem", *(f"{server}.key" for server in servers)]
     return {f"client-{client}/{name}" for name in names}
 
 
 class TestFolders:
     def test_a_machine_has_what_runs_on_it_and_nothing_else(self, written: Path) -> None:
         hosts = {folder.name: contents(folder) for folder in (written / "hosts").iterdir()}
-        both = {"run.sh", "scenario.json", "task.json"}
+        both = {"run.sh", "programs.json", "scenario.json", "task.json"}
         if load_site(written / "site.toml").design == "H":
             expected = {
                 "10.0.0.1": CLOUD_FILES | {"cloud/nodes/es0.pub", "cloud/nodes/es1.pub"},
@@ -171,134 +174,72 @@ class TestWholeOrNotAtAll:
         assert list(tmp_path.iterdir()) == []
 
 
-STUB = """#!/bin/bash
-# In place of every program: writes down how it was called, and stays, or ends.
-name=$(basename "$0")
-[[ $1 == -m ]] && name=$2
-printf '%s\\n' "${*@Q}" >>"$CALLS/$name"
-case $name in
-    stagewise.deploy.apps.register) exit 0 ;;
-    stagewise) until [[ -s $CALLS/up ]]; do sleep 0.05; done; exit 7 ;;
-    flower-supernode) exit 1 ;;
-esac
-trap 'echo ended >>"$CALLS/ended"; exit' TERM
-echo up >>"$CALLS/up"
-while true; do sleep 0.05; done
-"""
-
-
-@pytest.fixture
-def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder where the stubs on the PATH write down their calls."""
-    programs, record = tmp_path / "bin", tmp_path / "calls"
-    programs.mkdir()
-    record.mkdir()
-    for name in ("python", "flower-supernode", "stagewise"):
-        (programs / name).write_text(STUB)
-        (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setenv("CALLS", str(record))
-    return record
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def programs(script: Path) -> list[tuple[str, list[str]]]:
-    """The programs that a script runs, with their arguments."""
-    found = []
-    for line in script.read_text().replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        words = words[2:] if words[:1] == ["keep"] else words
-        if words[:2] == ["python", "-m"]:
-            found.append((words[2], words[3:]))
-        elif words[:1] in (["flower-supernode"], ["stagewise"]):
-            found.append((words[0], words[1:]))
-    return found
-
-
-def copied(written: Path, host: str, tmp_path: Path) -> Path:
-    """The machine's folder, moved to the machine."""
-    return Path(shutil.copytree(written / "hosts" / host, tmp_path / "a folder"))
-
-
-@pytest.mark.processes
-class TestScript:
-    @pytest.mark.processes
-    def test_the_cloud_ends_with_its_coordinator_and_ends_all(
-        self, written: Path, calls: Path, tmp_path: Path
-    ) -> None:
-        folder = copied(written, "10.0.0.1", tmp_path)
-        done = subprocess.run([folder / "run.sh"], timeout=60, check=False)
-        assert done.returncode == 7
-        assert lines(calls / "stagewise") == ["'deploy' 'up' '--site' '.' '--out' 'run'"]
-        assert len(lines(calls / "up")) == len(lines(calls / "ended")) == 1
-
-    @pytest.mark.processes
-    def test_nodes_that_end_are_started_again_and_a_signal_ends_all(
-        self, written: Path, calls: Path, tmp_path: Path
-    ) -> None:
-        folder = copied(written, "10.0.0.3", tmp_path)
-        design = load_site(written / "site.toml").design
-        nodes = {"H": 3, "F": 2}[design]
-        script = subprocess.Popen([folder / "run.sh"], cwd="/")
-        try:
-            wait_until(lambda: len(lines(calls / "up")) == 2)
-            wait_until(lambda: len(lines(calls / "flower-supernode")) >= 2 * nodes)
-            script.send_signal(signal.SIGTERM)
-            assert script.wait(30) == 143
-        finally:
-            script.kill()
-        assert len(lines(calls / "ended")) == 2
+class TestPrograms:
+    def commands(self, written: Path) -> list[tuple[Path, Program]]:
+        folders = sorted((written / "hosts").iterdir())
+        return [(f, each) for f in folders for each in load_programs(f / "programs.json")]
 
     def test_every_file_a_command_names_is_there(self, written: Path) -> None:
-        made_there = {"superlink.db"}
-        for folder in (written / "hosts").iterdir():
-            for word in shlex.split((folder / "run.sh").read_text(), comments=True):
-                name = word.partition("=")[2] if word.endswith(".pub") else word
-                if name.startswith(("cloud/", "edge-", "client-")) and "/" in name:
-                    assert (folder / name).is_file() or Path(name).name in made_there
+        named = 0
+        for folder, program in self.commands(written):
+            for word in program.command:
+                name = word.rpartition("=")[2]
+                if name.startswith(("cloud", "edge-", "client-")) and word[0] != "-":
+                    assert (folder / name).exists(), word
+                    named += 1
+        assert named > 5
 
     def test_the_programs_understand_their_arguments(
         self, written: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink
-        from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
+        from stagewise.deploy.apps import client_app, edge_app, superlink_app
 
-        from stagewise.deploy.apps import client_app, edge_app, register
-
-        commands = [
-            command for script in written.glob("hosts/*/run.sh") for command in programs(script)
-        ]
-        called = {name for name, _ in commands}
-        for words in (words for name, words in commands if name == "stagewise.deploy.guard"):
-            given = _parse_args_run_superlink().parse_args(words)
-            assert given.enable_supernode_auth and not given.insecure
-            assert given.host.startswith("10.0.0.") and given.isolation == "process"
-            assert not given.runtime_dependency_install
-        for words in (words for name, words in commands if name == "flower-supernode"):
-            node = _parse_args_run_supernode().parse_args(words)
-            assert node.host == "127.0.0.1" and not node.insecure
-        for program in (client_app, edge_app, register):
-            for words in (words for name, words in commands if name == program.__name__):
-                monkeypatch.setattr(sys, "argv", [program.__name__, *words])
-                program.arguments()
+        called = set()
+        for _, program in self.commands(written):
+            words = program.command
+            called.add(words[0] if words[0] == "stagewise" else words[2])
+            for module in (client_app, edge_app, superlink_app):
+                if words[1:3] == ["-m", module.__name__]:
+                    monkeypatch.setattr(sys, "argv", words[2:])
+                    module.arguments()
         edges = {edge_app.__name__} if load_site(written / "site.toml").design == "H" else set()
-        assert called == edges | {
-            "stagewise",
-            "stagewise.deploy.guard",
-            "flower-supernode",
-            client_app.__name__,
-            register.__name__,
-        }
+        own = {client_app.__name__, superlink_app.__name__}
+        assert called == own | edges | {"stagewise"}
 
-    def test_each_node_of_a_machine_has_a_port_of_its_own(self) -> None:
-        site = three_hosts()
-        for host in site.hosts:
-            words = shlex.split(run_script(site, host), comments=True)
-            ports = [words[place + 1] for place, word in enumerate(words) if word == "--port"]
-            assert len(set(ports)) == len(ports)
+    def test_one_process_for_each_client_each_edge_and_the_cloud(self, written: Path) -> None:
+        names = sorted(program.name for _, program in self.commands(written))
+        edges = ["edge-es0", "edge-es1"] if "edge-es0" in names else []
+        clients = ["client-c0", "client-c1", "client-c2"]
+        assert names == sorted([*clients, *edges, "cloud-superlink", "coordinator"])
+
+    def test_no_command_line_has_a_secret_in_it(self, written: Path) -> None:
+        secrets = [path.read_bytes() for path in written.rglob("*.secret")]
+        for path in written.glob("hosts/*/programs.json"):
+            text = path.read_bytes()
+            assert not any(secret in text or secret.hex().encode() in text for secret in secrets)
+
+    def test_the_largest_message_follows_from_the_model(self) -> None:
+        digits = largest_message(TASK)
+        assert 2**20 < digits < 2**20 + 2**19
+        assert largest_message(msgspec.structs.replace(TASK, model="resnet18")) > 80 * 2**20
+
+    @pytest.mark.processes
+    def test_the_script_starts_the_supervisor_in_its_folder(
+        self, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = Path(shutil.copytree(written / "hosts" / "10.0.0.3", tmp_path / "a folder"))
+        stub = tmp_path / "bin" / "python"
+        stub.parent.mkdir()
+        stub.write_text('#!/bin/bash\nprintf "%s\\n" "$PWD" "$*" "$FLWR_HOME" "$(umask)"\nexit 7\n')
+        stub.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
+        script = [folder / "run.sh"]
+        done = subprocess.run(
+            script, cwd="/", timeout=60, check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 7
+        module = "-m stagewise.deploy.apps.host ."
+        assert done.stdout.split("\n")[:4] == [str(folder), module, f"{folder}/flower", "0077"]
 
 
 class TestPlaces:

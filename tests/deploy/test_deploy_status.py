@@ -6,7 +6,10 @@ from dataclasses import replace
 import pytest
 from live_cases import MODEL_BYTES, ScriptedTransport, run_in, two_edges
 
+from stagewise.cli.main import main
+from stagewise.deploy.limits import save_refused
 from stagewise.deploy.records import LIVE, STATUS
+from stagewise.deploy.starting import Start
 from stagewise.deploy.status import read_status
 from stagewise.errors import StagewiseError
 
@@ -101,3 +104,55 @@ def test_what_does_not_add_up_is_said_not_to(tmp_path, tamper):
 def test_a_folder_of_something_else_is_refused(tmp_path):
     with pytest.raises(StagewiseError, match="not a run"):
         read_status(tmp_path)
+
+
+def test_processes_and_those_that_had_to_be_started_again(tmp_path, capsys):
+    four_rounds(tmp_path / "run")
+    folder = tmp_path / "run.site" / "site" / "hosts" / "127.0.0.1"
+    folder.mkdir(parents=True)
+    (folder / "c0.log").write_text("training\nout of memory\n")
+    fields = {"since": 1.0, "failures": 0}
+    known = {
+        "client-c0": {"pid": 17, "starts": 3, "ended": "by signal 9", "log": f"{folder}/c0.log"},
+        "client-c1": {
+            "pid": None,
+            "starts": 1,
+            "ended": "with status 2",
+            "log": f"{folder}/c1.log",
+        },
+        "edge-es0": {"pid": 18, "starts": 1, "ended": "", "log": f"{folder}/es0.log"},
+    }
+    programs = {name: fields | each for name, each in known.items()}
+    content = {"format": "stagewise-processes/1", "pid": 16, "programs": programs}
+    (folder / "processes.json").write_text(json.dumps(content))
+    found = read_status(tmp_path / "run")
+    assert found.processes["edge-es0"].pid == 18
+    assert found.troubles == [
+        f"client-c0: ended by signal 9, started 3 times: out of memory ({folder}/c0.log)",
+        f"client-c1: ended with status 2, started 1 times: it printed nothing ({folder}/c1.log)",
+    ]
+    (folder / "cloud").mkdir()
+    save_refused({"c2: sends in the name of another": 3}, folder / "cloud")
+    expected = ["cloud refused c2: sends in the name of another: 3 times"]
+    assert read_status(tmp_path / "run").refused == expected
+    # A run that is over is shown once, also with --watch.
+    assert main(["deploy", "status", str(tmp_path / "run"), "--watch"]) == 0
+    assert capsys.readouterr().out.count("design H, finished") == 1
+
+
+def test_watching_a_start(tmp_path, capsys, monkeypatch):
+    start = Start(tmp_path / "run.site")
+    start.phase("waiting for the clients")
+    start.missing([("c1", "es0")], 4)
+    looks = []
+
+    def look(seconds):
+        looks.append(seconds)
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("stagewise.cli.deploy_commands.time.sleep", look)
+    assert main(["deploy", "status", str(tmp_path / "run"), "--watch"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("waiting for the clients, for 0 s; no round yet") == 3
+    assert shown.count("links: 3 of 4 have answered\nmissing: c1 at es0\n") == 3

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 pytest.importorskip("torch")
 
-from site_faults import kill
+from site_faults import kill_for_good
 
 from stagewise.checker import check
 from stagewise.deploy import up as deploy_up
@@ -17,6 +17,7 @@ from stagewise.deploy.messages import TRAIN
 from stagewise.deploy.options import DeployOptions
 from stagewise.deploy.processes import LocalSite
 from stagewise.deploy.records import load_live
+from stagewise.deploy.starting import beside
 from stagewise.deploy.status import read_status
 from stagewise.deploy.superlink import SuperLink
 
@@ -36,10 +37,10 @@ def kills(monkeypatch):
     running, save_status, send = LocalSite.running, deploy_up.save_status, SuperLink.send
 
     @contextlib.contextmanager
-    def started(site, task, start_s):
-        with running(site, task, start_s) as transport:
+    def started(site, start_s, start):
+        with running(site, start_s, start) as transport:
             sites.append(site)
-            pids.update(site.children.running().values())
+            pids.update(site.pids().values())
             yield transport
 
     def kill_both():
@@ -47,7 +48,7 @@ def kills(monkeypatch):
         edges = sorted(status.groups, key=lambda edge: len(status.groups[edge]))
         killed["edge"], killed["client"] = edges[0], status.groups[edges[-1]][0]
         for name in killed.values():
-            kill(sites[0], name)
+            kill_for_good(sites[0], name)
 
     def saved(status, folder):
         save_status(status, folder)
@@ -96,7 +97,7 @@ def test_rounds_go_on_without_a_client_and_an_edge(tmp_path, kills):
     # The cloud's bytes in the rounds without a fault are those of a model for each edge.
     assert found.backhaul.measured == pytest.approx(found.backhaul.predicted, rel=0.2)
     assert not [pid for pid in pids if is_alive(pid)]
-    private_keys = list(deploy_up.local_folder(out).rglob("*.key"))
+    private_keys = list(beside(out).rglob("*.key"))
     assert private_keys
     for private in private_keys:
         assert private.stat().st_mode & 0o077 == 0

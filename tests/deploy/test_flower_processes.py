@@ -1,5 +1,6 @@
 """Real processes on loopback, with TLS and node authentication: models, faults, what is left."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -7,20 +8,20 @@ import sys
 import textwrap
 from pathlib import Path
 
+import httpx
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 pytest.importorskip("torch")
 
 from deploy_cases import TASK, fates, largest_difference, same_figures, small_system, wait_until
-from site_faults import kill, restart_client
+from site_faults import kill, kill_for_good, process_of
 
 from stagewise.deploy.certificates import make_authority, make_node_key
-from stagewise.deploy.children import Children, free_ports
 from stagewise.deploy.exchange import RoundOrder
+from stagewise.deploy.flower_api import FleetNode
 from stagewise.deploy.in_process import InProcess
 from stagewise.deploy.processes import LocalSite
-from stagewise.deploy.programs import ENVIRONMENT, supernode_command
 from stagewise.errors import StagewiseError
 from stagewise.training import Trainer
 
@@ -65,10 +66,15 @@ def model_bytes(trainer):
 
 
 def test_flat(tmp_path, trainer):
-    site = LocalSite(SYSTEM, "F", tmp_path / "site")
-    site.commands[f"client-{CLIENTS[1]}"][1:3] = [str(FAULTY)]
-    with site.running(TASK, START_S) as transport:
-        processes = site.children.running()
+    site = LocalSite(SYSTEM, "F", TASK, tmp_path / "site")
+    site.programs[f"client-{CLIENTS[1]}"].command[1:3] = [str(FAULTY)]
+    with site.running(START_S) as transport:
+        processes = site.pids()
+        assert set(processes) == {
+            "supervisor",
+            "cloud-superlink",
+            *(f"client-{client}" for client in CLIENTS),
+        }
         trained = train_three_rounds(transport, trainer)
         models = len(CLIENTS) * len(STEPS)
         assert trained.cloud_bytes_up == pytest.approx(models * model_bytes(trainer), rel=0.1)
@@ -85,83 +91,70 @@ def test_flat(tmp_path, trainer):
         )
         assert largest_difference(rejected.weights, expected.weights) < 1e-6
 
-        kill_once_sent(site, transport, CLIENTS[2])
-        late = transport.train_round(RoundOrder(4, rejected.weights, GROUPS, 60.0))
+        once_sent(transport, lambda: kill_for_good(site, CLIENTS[2]))
+        late = transport.train_round(RoundOrder(4, rejected.weights, GROUPS, 15.0))
         assert set(fates(late)) == {(client, step) for client in CLIENTS for step in STEPS}
         assert [fates(late)[CLIENTS[1], step] for step in STEPS] == ["late", "late"]
         assert fates(late)[CLIENTS[2], 1] in ("late", "lost")
         assert fates(late)[CLIENTS[0], 0] == "counted"
-
-        restart_client(site, CLIENTS[2])
+        wait_until(lambda: CLIENTS[2] not in transport.roll_call(20.0).edges_of)
         refuses_strangers(site, tmp_path)
-        wait_until(lambda: CLIENTS[2] in transport.roll_call(20.0).edges_of, deadline_s=2 * LONG_S)
-    assert site.children.running() == {}
+        restarts(site, transport, CLIENTS[0])
+    assert site.pids() == {}
     assert not [pid for pid in processes.values() if alive(pid)]
 
 
-def kill_once_sent(site, transport, name):
-    """Kill the processes of `name` right after the cloud has sent its next messages."""
+def once_sent(transport, act):
+    """Do `act` right after the cloud has sent its next messages."""
     link, send = transport._channel, transport._channel.send
 
-    def send_and_kill(messages, expire_s):
+    def send_and_act(messages, expire_s):
         link.send = send
         message_ids = send(messages, expire_s)
-        kill(site, name)
+        act()
         return message_ids
 
-    link.send = send_and_kill
+    link.send = send_and_act
+
+
+def restarts(site, transport, name):
+    """Who is killed is noticed at once, started again, and takes part again."""
+    process = process_of(site, name)
+    old = kill(site, name)
+    wait_until(lambda: site.pids().get(process, old) != old)
+    wait_until(lambda: name in transport.roll_call(20.0).edges_of, deadline_s=LONG_S)
+    assert site.processes()[process].starts == 2
 
 
 def refuses_strangers(site, tmp_path):
     """A node with a key that nobody registered, and one that trusts another authority, do not get in."""
     client = site.host_folder / f"client-{CLIENTS[0]}"
-    stranger = make_node_key(tmp_path / "strangers", "stranger").private
-    other = make_authority(tmp_path / "other").public
-    known = client / "cloud.key"
-    program = str(Path(sys.executable).with_name("flower-supernode"))
-    home = {"FLWR_HOME": str(tmp_path / "flower")}
-    children = Children(tmp_path / "logs", {**ENVIRONMENT, **home})
-    try:
-        ports = free_ports(2)
-        for name, authority, key, port in (
-            ("unregistered", client / "ca.pem", stranger, ports[0]),
-            ("other authority", other, known, ports[1]),
-        ):
-            children.start(
-                name,
-                [
-                    *supernode_command(
-                        CLIENTS[2],
-                        site.site.cloud.address,
-                        authority,
-                        key,
-                        client / "node.secret",
-                        port,
-                        program=program,
-                    ),
-                    *("--max-retries", "1"),
-                ],
-            )
-        wait_until(lambda: len(children.ended()) == 2, deadline_s=2 * LONG_S)
-        for name in ("unregistered", "other authority"):
-            log = children.log(name).read_text()
-            assert "Failed to initialize the connection to the SuperLink" in log, log
-            # One was refused by the SuperLink, the other refused the SuperLink.
-            assert ("CERTIFICATE_VERIFY_FAILED" in log) == (name == "other authority"), log
-    finally:
-        children.end()
+    address, authority = site.site.cloud.address, (client / "ca.pem").read_bytes()
+    stranger = make_node_key(tmp_path / "strangers", "stranger").private.read_bytes()
+    refused(FleetNode(address, authority, stranger), httpx.HTTPStatusError, "401")
+    other = make_authority(tmp_path / "other").public.read_bytes()
+    known = (client / "cloud.key").read_bytes()
+    refused(FleetNode(address, other, known), httpx.ConnectError, "CERTIFICATE_VERIFY_FAILED")
+    # And whoever has the key of a client that is there does not take its place.
+    refused(FleetNode(address, authority, known), httpx.HTTPStatusError, "409")
+
+
+def refused(node, error, message):
+    with contextlib.closing(node), pytest.raises(error, match=message):
+        node.connect()
 
 
 def test_hierarchical(tmp_path, trainer):
-    site = LocalSite(SYSTEM, "H", tmp_path / "site")
-    with site.running(TASK, START_S) as transport:
+    site = LocalSite(SYSTEM, "H", TASK, tmp_path / "site")
+    with site.running(START_S) as transport:
+        assert len(site.pids()) == 2 + len(EDGES) + len(CLIENTS)
         trained = train_three_rounds(transport, trainer)
         models = len(EDGES)
         assert trained.cloud_bytes_up == pytest.approx(models * model_bytes(trainer), rel=0.1)
         assert trained.cloud_bytes_down == pytest.approx(models * model_bytes(trainer), rel=0.1)
 
-        kill_once_sent(site, transport, EDGES[1])
-        without = transport.train_round(RoundOrder(3, trained.weights, GROUPS, 60.0))
+        once_sent(transport, lambda: kill_for_good(site, EDGES[1]))
+        without = transport.train_round(RoundOrder(3, trained.weights, GROUPS, 20.0))
         assert without.edges[0].fate == "counted"
         assert without.edges[1].fate in ("late", "lost")
         assert set(fates(without)) == {(client, step) for client in CLIENTS for step in STEPS}
@@ -182,7 +175,7 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path):
     script = f"""
         import sys, time
         from pathlib import Path
-        from stagewise.deploy.children import Children, free_ports
+        from stagewise.deploy.children import Children
         children = Children(Path({str(tmp_path)!r}), {{}})
         for name in "ab":
             children.start(name, [sys.executable, "-c", "import time; time.sleep(600)"])
@@ -200,13 +193,16 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path):
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path):
     task = type(TASK)(dataset="digits", model="no-such-model", learning_rate=0.1)
-    site = LocalSite(small_system(clients=1), "F", tmp_path / "site")
+    with pytest.raises(StagewiseError, match="no-such-model"):
+        LocalSite(small_system(clients=1), "F", task, tmp_path / "site")
+    site = LocalSite(small_system(clients=1), "F", TASK, tmp_path / "site")
+    site.programs["client-c0"].command[4] = "c9"
     with (
-        pytest.raises(StagewiseError, match=r"^client-c\d: ended: .*no-such-model"),
-        site.running(task, START_S),
+        pytest.raises(StagewiseError, match=r"^client-c0: ended with status 2: .*'c9'.*\.log\)$"),
+        site.running(START_S),
     ):
         pass
-    assert site.children.running() == {}
+    assert site.pids() == {}
 
 
 def alive(pid):

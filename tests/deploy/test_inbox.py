@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import ClassVar
 
 import pytest
 
@@ -18,17 +19,17 @@ from flwr.proto.message_pb2 import ConfirmMessageReceivedResponse, PullObjectRes
 from flwr.proto.runtime_pb2 import PullAppMessagesResponse
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
 
-from stagewise.deploy import flower_api, inbox
-from stagewise.deploy.apps.edge_app import Reconnecting
+from stagewise.deploy import inbox, superlink
 from stagewise.deploy.channel import OutgoingMessage
 from stagewise.deploy.edge_rounds import train_edges
 from stagewise.deploy.flower_api import ReplySource
+from stagewise.deploy.flower_api.requests import Headers
 from stagewise.deploy.inbox import Inbox
 from stagewise.deploy.messages import (
     ClientOrder,
     ClientReply,
+    EdgeNote,
     EdgeOrder,
-    RollCallReply,
     model_of,
     pack,
     read,
@@ -36,7 +37,7 @@ from stagewise.deploy.messages import (
 from stagewise.deploy.superlink import SuperLink
 from stagewise.errors import StagewiseError
 
-PRESENT = pack(RollCallReply(id="c"))
+PRESENT = pack(EdgeNote(clients=("c",)))
 
 
 def reply(message_id: str, content=PRESENT, error=None) -> Message:
@@ -108,7 +109,7 @@ def source(monkeypatch):
 
 @pytest.fixture
 def box(source):
-    box = Inbox(ReplySource(source, 1), "10.0.0.1:9092")
+    box = Inbox(ReplySource(source, 1, Headers()))
     yield box
     source.block.set()
     box.close()
@@ -133,7 +134,7 @@ def test_answers_come_out_as_they_went_in_and_once(source, box):
     source.put(reply("unknown"))
     source.put(reply("b", error=Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "out of memory")))
     found = until(box, 2)
-    assert read(found["a"].content, RollCallReply).id == "c"
+    assert read(found["a"].content, EdgeNote).clients == ("c",)
     assert (found["b"].fate, found["b"].reason) == ("rejected", "out of memory")
     assert len(source.confirmed) == 2
     source.put(reply("a"))
@@ -145,26 +146,26 @@ def test_answers_come_out_as_they_went_in_and_once(source, box):
 def test_an_upload_that_stands_still_keeps_nobody_waiting(source, box):
     box.expect(["dead", "slow", "good"])
     source.put(reply("dead"), uploaded=False)
-    source.put(reply("good", pack(RollCallReply(id="good"))))
+    source.put(reply("good", pack(EdgeNote(clients=("good",)))))
     assert set(until(box, 1)) == {"good"}
     source.forgotten |= source.withheld
     assert until(box, 1)["dead"].fate == "lost"
-    source.put(reply("slow", pack(RollCallReply(id="slow"))), uploaded=False)
+    source.put(reply("slow", pack(EdgeNote(clients=("slow",)))), uploaded=False)
     asked = source.refusals
     wait_until(lambda: source.refusals > asked + 1)
     assert box.drain() == []
     source.withheld.clear()
-    assert read(until(box, 1)["slow"].content, RollCallReply).id == "slow"
+    assert read(until(box, 1)["slow"].content, EdgeNote).clients == ("slow",)
 
 
 def test_what_cannot_be_read_or_fetched_is_one_answer_without_content(source, box):
     source.put(reply("broken"))
     broken = source.replies["broken"].object_id
     source.objects[broken] = b"no object"
-    source.put(reply("missing", pack(RollCallReply(id="x"))))
+    source.put(reply("missing", pack(EdgeNote(clients=("x",)))))
     del source.objects[source.replies["missing"].object_id]
     box.expect(["broken", "missing", "good"])
-    source.put(reply("good", pack(RollCallReply(id="good"))))
+    source.put(reply("good", pack(EdgeNote(clients=("good",)))))
     found = until(box, 3)
     assert found["good"].content is not None
     assert (found["broken"].content, found["broken"].fate) == (None, "rejected")
@@ -184,11 +185,12 @@ def test_a_failure_that_stays_is_reported(source, box, monkeypatch, final):
     response = httpx.Response(403 if final else 502, request=httpx.Request("POST", "https://x"))
     refused = httpx.HTTPStatusError("refused", request=response.request, response=response)
     if not final:
-        monkeypatch.setattr(flower_api, "RETRY_S", 0.1)
+        monkeypatch.setattr(inbox, "RETRY_S", 0.1)
     source.failures = [refused] * (1 if final else 10_000)
     box.expect(["a"])
-    with pytest.raises(StagewiseError, match=r"10\.0\.0\.1:9092: the SuperLink: .*refused"):
+    with pytest.raises(httpx.HTTPStatusError, match="refused"):
         until(box, 1)
+    assert box.give_up() == ["a"]
 
 
 class Channel:
@@ -202,7 +204,8 @@ class Channel:
         for message in messages:
             self.count += 1
             numbers.append(f"{self.count}")
-            update = ClientReply(order=read(message.content, ClientOrder), train_s=0.0)
+            order = read(message.content, ClientOrder)
+            update = ClientReply(client=message.receiver, order=order, train_s=0.0)
             # Objects are known by their content: no two clients may send the same.
             model = {name: self.count * array for name, array in model_of(message.content).items()}
             content = pack(update, model)
@@ -215,11 +218,13 @@ class Channel:
     def receive(self):
         return self.box.drain()
 
-    def node_names(self):
-        return ("a", "b")
+    def present(self):
+        return {"a": "", "b": ""}
+
+    def wait(self, seconds):
+        self.box.wait(seconds)
 
     now = staticmethod(time.monotonic)
-    wait = staticmethod(time.sleep)
 
 
 def edge_order(deadline_s: float) -> EdgeOrder:
@@ -254,37 +259,84 @@ def test_a_sender_that_died_during_its_upload_costs_only_its_own_update(source, 
     }
 
 
-def test_messages_that_are_too_large_are_an_error_of_one_line():
-    class Run:
-        def nodes(self):
-            return {"c": 3}
+def status_error(status: int) -> httpx.HTTPStatusError:
+    response = httpx.Response(status, request=httpx.Request("POST", "https://x"))
+    return httpx.HTTPStatusError(f"status {status}", request=response.request, response=response)
 
-        def push(self, messages, ttl_s):
-            return []
 
-    link = SuperLink.__new__(SuperLink)
-    link._address, link._run = "10.0.0.1:9092", Run()
-    with pytest.raises(StagewiseError, match=r"10\.0\.0\.1:9092: the SuperLink: .* too large"):
+class Run:
+    """A run at a SuperLink that may lose it; `script` is what happens to the next requests."""
+
+    script: ClassVar[list] = []
+    begun = 0
+
+    def __init__(self, address, authority, secret):
+        Run.begun += 1
+        self._fail()
+        self.number, self.closed = Run.begun, False
+        self.replies = ReplySource(Source(), 1, Headers())
+
+    def _fail(self):
+        if Run.script:
+            error = Run.script.pop(0)
+            if error is not None:
+                raise error
+
+    def present(self):
+        self._fail()
+        return {"c": (3, f"run {self.number}")}
+
+    def push(self, messages, ttl_s):
+        self._fail()
+        return [f"message of run {self.number}" for _ in messages]
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def link(monkeypatch, tmp_path):
+    monkeypatch.setattr(superlink, "ServerRun", Run)
+    monkeypatch.setattr(superlink, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(Run, "script", [])
+    monkeypatch.setattr(Run, "begun", 0)
+    for name in ("ca.pem", "secret"):
+        (tmp_path / name).write_bytes(b"")
+    link = SuperLink("10.0.0.1:9092", tmp_path / "ca.pem", tmp_path / "secret")
+    yield link
+    link.close()
+
+
+@pytest.mark.parametrize(
+    "error", [status_error(401), status_error(404), httpx.ConnectError("refused"), OSError("reset")]
+)
+def test_a_run_that_is_lost_is_begun_again_and_what_it_asked_for_is_lost(link, error):
+    order = OutgoingMessage("c", "train", PRESENT)
+    assert link.send([order], 10.0) == ["message of run 1"]
+    old = link._run
+    # The SuperLink does not answer at first: it is just being started again.
+    Run.script = [error, httpx.ConnectError("refused"), httpx.ConnectError("refused")]
+    assert link.present() == {"c": "run 4"}
+    assert old.closed
+    (lost,) = link.receive()
+    assert (lost.message_id, lost.content, lost.fate) == ("message of run 1", None, "lost")
+    assert "the SuperLink lost the run" in lost.reason
+    assert link.send([order, OutgoingMessage("x", "train", PRESENT)], 10.0) == [
+        "message of run 4",
+        None,
+    ]
+    assert link.receive() == []
+
+
+def test_messages_that_are_too_large_are_an_error_of_one_line(link):
+    Run.script = [None, status_error(413)]
+    with pytest.raises(StagewiseError, match=r"10\.0\.0\.1:9092: the SuperLink: status 413"):
         link.send([OutgoingMessage("c", "train", PRESENT)], 10.0)
+    assert Run.begun == 1
 
 
-def test_a_link_that_failed_in_any_way_is_made_again():
-    class Link:
-        closed = False
-
-        def close(self):
-            self.closed = True
-            raise OSError("gone")
-
-    made = []
-
-    def connect():
-        made.append(Link())
-        return made[-1]
-
-    connection = Reconnecting(connect)
-    with pytest.raises(ValueError, match="first"), connection():
-        raise ValueError("first")
-    assert made[0].closed
-    with connection() as link:
-        assert link is made[1]
+def test_a_superlink_that_stays_away_is_an_error_of_one_line(link, monkeypatch):
+    monkeypatch.setattr(superlink, "RETRY_S", 0.1)
+    Run.script = [httpx.ConnectError("refused")] * 10_000
+    with pytest.raises(StagewiseError, match=r"10\.0\.0\.1:9092: the SuperLink: refused"):
+        link.present()

@@ -1,8 +1,6 @@
-"""What the cloud of a site does before its first round: register its nodes, wait for the others."""
+"""What the cloud of a site does before its first round: it waits for the others."""
 
-import socket
-import sys
-from collections.abc import Iterator
+import os
 from pathlib import Path
 
 import pytest
@@ -13,10 +11,11 @@ from test_deploy_init import TASK, scenario_of
 from test_site import three_hosts
 
 from stagewise.deploy import remote as remote_module
-from stagewise.deploy.apps import register
+from stagewise.deploy import starting as starting_module
 from stagewise.deploy.exchange import Presence
 from stagewise.deploy.init import init_site
 from stagewise.deploy.remote import remote_transport
+from stagewise.deploy.starting import Start, StartRecord, read_start
 from stagewise.errors import StagewiseError
 
 ALL = {"c0": ("es0",), "c1": ("es0", "es1"), "c2": ("es1",)}
@@ -56,6 +55,8 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
+    time = monotonic
+
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
@@ -63,7 +64,7 @@ class Clock:
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cloud's folder, with Flower out of the way and a clock that pauses move."""
-    monkeypatch.setattr(remote_module, "time", Clock())
+    monkeypatch.setattr(starting_module, "time", Clock())
     monkeypatch.setattr(remote_module, "SuperLink", FakeLink)
     monkeypatch.setattr(remote_module, "Hierarchical", FakeTransport)
     monkeypatch.setattr(FakeLink, "closed", 0)
@@ -72,64 +73,68 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "site" / "hosts" / "10.0.0.1"
 
 
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Says how far it is, in a folder beside the run `live`."""
+    return Start(tmp_path / "live.site", show=True)
+
+
 class TestWaiting:
-    def test_it_begins_when_every_client_answers_through_every_edge(self, cloud: Path) -> None:
-        one_link = ALL | {"c1": ("es0",)}
-        FakeTransport.polls = [{}, one_link, ALL, ALL]
-        with remote_transport(cloud) as transport:
+    def test_it_begins_once_every_link_has_answered_in_whatever_poll(
+        self, cloud: Path, start: Start
+    ) -> None:
+        first, second = {"c0": ("es0",), "c1": ("es1",)}, {"c1": ("es0",), "c2": ("es1",)}
+        FakeTransport.polls = [{}, first, {}, second, ALL]
+        with remote_transport(cloud, start) as transport:
             assert len(FakeTransport.polls) == 1
             assert isinstance(transport, FakeTransport)
         assert FakeLink.closed == 1
 
-    def test_it_begins_without_some_after_a_while(self, cloud: Path) -> None:
-        FakeTransport.polls = [{}] * 10
-        with remote_transport(cloud, wait_s=5.0):
-            assert len(FakeTransport.polls) == 5
+    def test_it_begins_without_some_after_a_while_and_says_whom(
+        self, cloud: Path, start: Start, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        FakeTransport.polls = [{}, *[{"c0": ("es0",), "c1": ("es0",), "c2": ("es1",)}] * 100]
+        with remote_transport(cloud, start, wait_s=12.0):
+            pass
+        said = capsys.readouterr().err.splitlines()
+        assert said[0] == "waiting for the clients"
+        assert said[1].startswith("3 of 4 links have answered after 5 s; missing: c1 at es1")
+        assert said[-1] == "going on without c1 at es1"
 
-    def test_a_failure_lets_go_of_the_superlink(self, cloud: Path) -> None:
+    def test_what_is_going_on_can_be_read_meanwhile(
+        self, cloud: Path, start: Start, tmp_path: Path
+    ) -> None:
+        seen: list[StartRecord | None] = []
+        start.processes = lambda: {"cloud-superlink": 17}
+        FakeTransport.polls = [{"c0": ("es0",)}, ALL]
+        sleep = Clock.sleep
+
+        def look(clock: Clock, seconds: float) -> None:
+            seen.append(read_start(tmp_path / "live"))
+            sleep(clock, seconds)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Clock, "sleep", look)
+            with remote_transport(cloud, start):
+                start.over()
+        (record,) = seen
+        assert record is not None
+        assert record.phase == "waiting for the clients"
+        assert (record.links, record.missing) == (4, ["c1 at es0", "c1 at es1", "c2 at es1"])
+        assert record.processes == {"cloud-superlink": 17}
+        assert read_start(tmp_path / "live") is None
+
+    def test_a_failure_lets_go_of_the_superlink(self, cloud: Path, start: Start) -> None:
         FakeTransport.polls = [StagewiseError("10.0.0.1:9092: the SuperLink: gone")]
-        with pytest.raises(StagewiseError, match="gone"), remote_transport(cloud):
+        with pytest.raises(StagewiseError, match="gone"), remote_transport(cloud, start):
             pass
         assert FakeLink.closed == 1
 
 
-@pytest.fixture
-def server() -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
-
-
-class TestRegister:
-    def call(
-        self, monkeypatch: pytest.MonkeyPatch, *words: str
-    ) -> list[tuple[str, Path, Path, str]]:
-        """What `register` registers when called so."""
-        calls: list[tuple[str, Path, Path, str]] = []
-        monkeypatch.setattr(register, "register_node", lambda *given: calls.append(given))
-        monkeypatch.setattr(sys, "argv", ["register", *words])
-        register.main()
-        return calls
-
-    def test_every_node_under_its_name(
-        self, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        keys = [tmp_path / "c0.pub", tmp_path / "b=c.pub"]
-        for key in keys:
-            key.touch()
-        words = ["--superlink", server, "--root-certificates", "ca.pem"]
-        calls = self.call(monkeypatch, *words, f"c0={keys[0]}", f"c1={keys[1]}")
-        expected = [(keys[0], "c0"), (keys[1], "c1")]
-        assert calls == [(server, Path("ca.pem"), key, name) for key, name in expected]
-
-    @pytest.mark.parametrize("node", ["c0", "=key", "c0=", "c0=nonsense.pub"])
-    def test_a_node_without_a_key(
-        self, server: str, node: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with pytest.raises(StagewiseError, match="must be NAME=KEY"):
-            self.call(monkeypatch, "--superlink", server, "--root-certificates", "ca.pem", node)
-
-    def test_a_superlink_that_does_not_come_up(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            address = f"127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(StagewiseError, match=r"must listen within 0\.3 s"):
-            register.await_server(address, wait_s=0.3)
+def test_the_record_of_a_process_that_is_gone_is_no_start(tmp_path: Path) -> None:
+    start = Start(tmp_path / "live.site")
+    start.phase("waiting for the clients")
+    assert read_start(tmp_path / "live") is not None
+    path = tmp_path / "live.site" / "starting.json"
+    path.write_text(path.read_text().replace(f'"pid":{os.getpid()}', f'"pid":{2**22 + 1}'))
+    assert read_start(tmp_path / "live") is None

@@ -18,13 +18,10 @@ pytest.importorskip("flwr", reason="the deploy extra is not installed")
 from deploy_cases import wait_until
 
 from stagewise.cli.main import main
-from stagewise.deploy.certificates import make_authority, make_node_key, make_secret
-from stagewise.deploy.programs import (
-    ENVIRONMENT,
-    Command,
-    register_command,
-    supernode_command,
-)
+from stagewise.deploy.layout import PROGRAMS
+from stagewise.deploy.limits import load_refused
+from stagewise.deploy.programs import ENVIRONMENT, load_programs, save_programs
+from stagewise.deploy.supervisor import load_processes
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
 
@@ -121,60 +118,75 @@ class ThreeHosts:
     status: int
     folder: Path
     logs: Path
-    strangers: dict[str, tuple[int, str]]
+    attacks: dict[str, str | int]
+    grown_mb: dict[str, float]
+    """By how much processes grew while they were attacked."""
     left_behind: list[int]
 
 
 @pytest.fixture(scope="module")
 def seen(network: Network, tmp_path_factory: pytest.TempPathFactory) -> ThreeHosts:
     folder = tmp_path_factory.mktemp("three")
-    words = f"--cloud {CLOUD} --edge es0={EDGE} --client c0,c1={CLIENTS}".split()
+    words = f"--cloud {CLOUD} --edge es0={EDGE} --client c0,c1,c2={CLIENTS}".split()
     chosen = ["--dataset", "digits", "--rounds", str(ROUNDS)]
     assert main(["deploy", "init", "--out", str(folder / "site"), *words, *chosen]) == 0
     for host in (CLOUD, EDGE, CLIENTS):
         (folder / "site" / "hosts" / host).rename(folder / host)
     shutil.rmtree(folder / "site")  # what the machines have must do
 
+    # One client comes later: its key is with the attacker until then.
+    programs = load_programs(folder / CLIENTS / PROGRAMS)
+    save_programs(
+        [each for each in programs if each.name != "client-c2"], folder / CLIENTS / PROGRAMS
+    )
     scripts = {
         host: network.start(host, [folder / host / "run.sh"], folder / f"{host}.log")
         for host in (CLIENTS, EDGE, CLOUD)
     }
-    strangers = _strangers(network, folder)
+    attacks, grown_mb = _attack(network, folder)
+    save_programs(programs, folder / CLIENTS / PROGRAMS)
+    scripts[CLIENTS].send_signal(signal.SIGHUP)
     status = scripts[CLOUD].wait(PATIENCE_S)
-    for host in (EDGE, CLIENTS):
-        scripts[host].terminate()
-        scripts[host].wait(60)
+    scripts[EDGE].kill()  # what it has started must end all the same
+    scripts[EDGE].wait()
+    scripts[CLIENTS].terminate()
+    scripts[CLIENTS].wait(60)
+    wait_until(lambda: not network.processes(EDGE))
     left = [pid for host in (CLOUD, EDGE, CLIENTS) for pid in network.processes(host)]
-    return ThreeHosts(status, folder / CLOUD / "run", folder, strangers, left)
+    return ThreeHosts(status, folder / CLOUD / "run", folder, attacks, grown_mb, left)
 
 
-def _strangers(network: Network, folder: Path) -> dict[str, tuple[int, str]]:
-    """From the clients' machine: those who must not get in, how they ended and what they printed."""
-    own, other = folder / CLIENTS / "client-c0", make_authority(folder / "other")
-    stranger = make_node_key(folder / "stranger", "c0")
-    secret = make_secret(folder / "stranger" / "node.secret")
-    link = f"{EDGE}:9093"
-    attempts: dict[str, Command] = {
-        "unknown key": supernode_command(
-            "c0", link, own / "ca.pem", stranger.private, secret, 9600
-        ),
-        "other authority": [
-            *supernode_command("c0", link, other.public, own / "es0.key", secret, 9601),
-            *("--max-retries", "1"),
-        ],
-        "registers itself": register_command(link, own / "ca.pem", {"c0": stranger.public}),
+def _attack(network: Network, folder: Path) -> tuple[dict[str, str | int], dict[str, float]]:
+    """From the clients' machine, at an edge: what came of each attack, and how much programs grew."""
+    wait_until(lambda: "edge-es0" in load_processes(folder / EDGE), PATIENCE_S)
+    log = folder / CLIENTS / "logs" / "client-c0.log"
+    wait_until(lambda: log.exists() and "connected" in log.read_text(), PATIENCE_S)
+    pids = {
+        name: each.pid
+        for host in (EDGE, CLOUD)
+        for name, each in load_processes(folder / host).items()
+        if each.pid is not None and name != "coordinator"  # which is just starting
     }
-    # The edge's script says when its SuperLink is up and its nodes are registered.
-    log = folder / f"{EDGE}.log"
-    wait_until(lambda: "may connect" in log.read_text(), PATIENCE_S)
-    logs = {name: folder / f"{name}.log" for name in attempts}
-    processes = {
-        name: network.start(CLIENTS, command, logs[name]) for name, command in attempts.items()
-    }
-    return {
-        name: (process.wait(PATIENCE_S), logs[name].read_text())
-        for name, process in processes.items()
-    }
+    before = {name: _memory_mb(pid) for name, pid in pids.items()}
+    role, attacker = folder / CLIENTS / "client-c2", Path(__file__).with_name("attacker.py")
+    words = [
+        f"{EDGE}:9093",
+        role / "ca.pem",
+        "--key",
+        role / "es0.key",
+        "--folder",
+        folder / "evil",
+    ]
+    out = folder / "attacker.log"
+    assert network.start(CLIENTS, [sys.executable, attacker, *words], out).wait(PATIENCE_S) == 0
+    grown = {name: _memory_mb(pid) - before[name] for name, pid in pids.items()}
+    return msgspec.json.decode(out.read_bytes().splitlines()[-1]), grown
+
+
+def _memory_mb(pid: int) -> float:
+    """The most memory that a process ever had, in MB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def _lines(path: Path) -> list[dict[str, object]]:
@@ -197,22 +209,35 @@ def test_the_decisions_pass_the_checker(seen: ThreeHosts) -> None:
     assert main(["check", *map(str, words)]) == 0
 
 
-def test_a_strangers_node_is_refused(seen: ThreeHosts) -> None:
-    status, printed = seen.strangers["unknown key"]
-    assert status != 0
-    assert "Failed to initialize the connection to the SuperLink" in printed
+@pytest.mark.parametrize(
+    ("attack", "answer"),
+    [
+        ("unknown key", "401: signed with a key that is not known"),
+        ("other authority", "certificate"),
+        ("lists nodes", "403: only nodes are answered from other machines"),
+        ("stops a run", "403: only nodes are answered from other machines"),
+        ("connects", "done"),
+        ("answers as another", "403: sends in the name of another"),
+        ("sends an order", "403: sends an order, as only the server may"),
+        ("replays", "401: a request that was sent before"),
+    ],
+)
+def test_an_attack_from_another_machine(seen: ThreeHosts, attack: str, answer: str) -> None:
+    assert seen.attacks[attack] == answer
 
 
-def test_a_certificate_of_another_authority_is_refused(seen: ThreeHosts) -> None:
-    status, printed = seen.strangers["other authority"]
-    assert status != 0
-    assert "certificate verify failed" in printed.replace("CERTIFICATE_VERIFY_FAILED", "").lower()
+def test_two_gigabytes_without_a_key_are_not_taken(seen: ThreeHosts) -> None:
+    """They may be read, and are thrown away: no program grows by them."""
+    assert max(seen.grown_mb.values()) < 100
 
 
-def test_a_stranger_cannot_register_itself_from_another_machine(seen: ThreeHosts) -> None:
-    status, printed = seen.strangers["registers itself"]
-    assert status == 2
-    assert "403" in printed
+def test_what_is_refused_is_said(seen: ThreeHosts) -> None:
+    log = (seen.logs / EDGE / "logs" / "edge-es0.log").read_text()
+    assert f"refused: c2 at {CLIENTS}: sends in the name of another" in log
+    assert f"refused: a stranger at {CLIENTS}: signed with a key that is not known" in log
+    counted = load_refused(seen.logs / EDGE / "edge-es0")
+    assert counted["c2: sends in the name of another"] == 1
+    assert counted["c2: sends an order, as only the server may"] == 1
 
 
 def test_the_scripts_leave_no_process_behind(seen: ThreeHosts) -> None:

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra 'deploy'")
 
 from deploy_cases import TASK, small_system
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import ConfigRecord, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from stagewise.deploy.messages import (
     ClientOrder,
     ClientReply,
-    RollCallReply,
+    EdgeNote,
     model_bytes,
     model_of,
     pack,
@@ -25,8 +25,8 @@ from stagewise.deploy.messages import (
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError
 
-ROUND_0 = {"round": 0, "edge_round": 0, "edge": "e", "client": "c"}
-ORDER = ClientOrder(round=2, edge_round=1, edge="e", client="c")
+ROUND_0 = {"round": 0, "edge_round": 0, "edge": "e"}
+ORDER = ClientOrder(round=2, edge_round=1, edge="e")
 shapes = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)
 arrays = st.sampled_from([np.float32, np.float64, np.int64]).flatmap(
     lambda kind: hnp.arrays(kind, shapes)
@@ -59,7 +59,7 @@ def test_arrays_in_any_order_of_memory_survive():
 
 
 def text(content):
-    return RecordDict({"text": ConfigRecord({"json": content})})
+    return RecordDict({"body": ConfigRecord({"json": content})})
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,10 @@ def text(content):
         text("no JSON"),
         text(b"\xff\xfe"),
         text("[]"),
-        text('{"order": {"round": -1, "edge_round": 0, "edge": "e", "client": "c"}, "train_s": 1}'),
-        text(json.dumps({"order": {**ROUND_0, "round": 2**53 + 1}, "train_s": 1})),
-        text('{"order": null, "train_s": 1}'),
+        text(json.dumps({"client": "c", "order": {**ROUND_0, "round": -1}, "train_s": 1})),
+        text(json.dumps({"client": "c", "order": {**ROUND_0, "round": 2**53 + 1}, "train_s": 1})),
+        text(json.dumps({"order": ROUND_0, "train_s": 1})),
+        text('{"client": "c", "order": null, "train_s": 1}'),
         text('{"id": "c", "kind": "client"}'),
         text("[" * 100_000),
     ],
@@ -84,15 +85,21 @@ def test_other_texts_are_refused(content):
 
 @pytest.mark.parametrize("blob", [b"", b"\x00" * 8, b"\xff" * 100, b"\x80\x04K\x01."])
 def test_other_models_are_refused(blob):
-    content = RecordDict(
-        {"model": ArrayRecord({"model": Array("uint8", (len(blob),), "safetensors", blob)})}
-    )
+    content = pack(ORDER)
+    content["body"]["model"] = blob
     with pytest.raises(StagewiseError, match="model: cannot be read"):
         model_of(content)
-    misnamed = RecordDict({"model": ArrayRecord({"x": Array(np.zeros(2))})})
+    content["body"]["model"] = "no bytes"
     with pytest.raises(StagewiseError, match="model: cannot be read"):
-        model_of(misnamed)
-    assert model_of(pack(RollCallReply(id="c"))) is None
+        model_of(content)
+    assert model_of(pack(EdgeNote())) is None
+    assert model_of(RecordDict()) is None
+
+
+def test_a_message_is_one_record():
+    """Flower fetches each by requests of its own: what goes to all clients of an edge is the same."""
+    content = pack(ORDER, {"w": np.ones(3)})
+    assert list(content) == ["body"]
 
 
 def test_the_task_file(tmp_path):

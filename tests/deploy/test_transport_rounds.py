@@ -1,6 +1,5 @@
 """Designs F and H without processes: the same model as the simulator, and a fate for every update."""
 
-import contextlib
 import math
 import re
 from dataclasses import replace
@@ -23,8 +22,8 @@ from stagewise.deploy.hierarchical import Hierarchical
 from stagewise.deploy.in_process import InProcess
 from stagewise.deploy.messages import (
     ClientReply,
+    EdgeNote,
     EdgeReply,
-    RollCallReply,
     model_of,
     pack,
     read,
@@ -59,10 +58,14 @@ class Nodes:
             return
         below = {edge: FakeChannel(apps, self.clock) for edge in EDGES}
         above = {
-            edge: edge_app.make_app(edge, lambda channel=channel: contextlib.nullcontext(channel))
+            edge: edge_app.make_app(edge, lambda channel=channel: channel)
             for edge, channel in below.items()
         }
         self.cloud = FakeChannel(above, self.clock)
+        self.cloud.notes = {
+            edge: lambda channel=channel: edge_app.note_of(channel.present())
+            for edge, channel in below.items()
+        }
         self.channels = list(below.values())
         self.transport = Hierarchical(SYSTEM, self.cloud)
 
@@ -155,20 +158,51 @@ def test_bytes_at_the_cloud_are_models(trainer):
 
 
 def test_roll_call(nodes):
-    nodes.channels[0].silent.add(CLIENTS[2])
+    nodes.channels[0].gone.add(CLIENTS[2])
     presence = nodes.transport.roll_call(30.0)
     other = EDGES[1:] if len(nodes.channels) > 1 else ()
     assert presence.edges_of.get(CLIENTS[2], ()) == other
     assert presence.edges_of[CLIENTS[0]] == EDGES
     assert presence.edges == EDGES
-    assert all(0 <= seconds <= 30 for seconds in presence.answer_s.values())
+    assert presence.answer_s == dict.fromkeys(presence.edges_of, 0.0)
+    assert nodes.clock() == 100.0
 
 
-def test_an_impostor_is_not_there(trainer):
-    nodes = Nodes("F", trainer.task)
-    other = RollCallReply(id=CLIENTS[1])
-    nodes.replace(CLIENTS[0], lambda reply: changed(reply, pack(other)))
-    assert set(nodes.transport.roll_call(30.0).edges_of) == set(CLIENTS[1:])
+def test_who_was_there_a_moment_ago_is_waited_for(nodes):
+    """A node is between two requests for a moment; one that is gone costs a second, once."""
+    top = nodes.channels[0] if len(nodes.channels) == 1 else nodes.cloud
+    first = next(iter(top.apps))
+    nodes.transport.roll_call(30.0)
+    top.gone.add(first)
+    wait = nodes.clock.wait
+
+    def come_back(seconds):
+        wait(seconds)
+        if nodes.clock() > 100.3:
+            top.gone.discard(first)
+
+    nodes.clock.wait = come_back
+    again = nodes.transport.roll_call(30.0)
+    assert set(again.edges_of) == set(CLIENTS)
+    assert 0.3 <= nodes.clock() - 100 < 0.5
+    nodes.clock.wait = wait
+    top.gone.add(first)
+    began = nodes.clock()
+    without = nodes.transport.roll_call(30.0)
+    assert first not in (without.edges_of if top is nodes.channels[0] else without.edges)
+    assert 1.0 <= nodes.clock() - began < 1.2
+    began = nodes.clock()
+    nodes.transport.roll_call(30.0)
+    assert nodes.clock() == began
+
+
+@pytest.mark.parametrize("note", ["", "no JSON", "[]", '{"clients": [1]}', '{"clients": ["x"]}'])
+def test_an_edge_that_says_nonsense_reaches_nobody(trainer, note):
+    nodes = Nodes("H", trainer.task)
+    nodes.cloud.notes[EDGES[0]] = lambda: note
+    presence = nodes.transport.roll_call(30.0)
+    assert presence.edges == EDGES
+    assert set(presence.edges_of.values()) == {(EDGES[1],)}
 
 
 def test_a_silent_client_is_late_and_the_others_count(nodes, trainer):
@@ -234,7 +268,6 @@ def test_an_answer_that_is_handed_over_late_does_not_count(nodes, trainer):
     trained = nodes.transport.train_round(order(trainer))
     assert set(fates(trained).values()) <= {"late", "lost"}
     assert largest_difference(trained.weights, trainer.initial_weights()) == 0
-    assert nodes.transport.roll_call(30.0).edges_of == {}
 
 
 def test_a_model_of_an_edge_that_is_handed_over_late_does_not_count(trainer):
@@ -243,15 +276,12 @@ def test_a_model_of_an_edge_that_is_handed_over_late_does_not_count(trainer):
     trained = nodes.transport.train_round(order(trainer))
     assert [edge.fate for edge in trained.edges] == ["late", "late"]
     assert largest_difference(trained.weights, trainer.initial_weights()) == 0
-    assert nodes.transport.roll_call(30.0).edges == ()
 
 
 def lying(**fields):
     """A reply to an order to train, in which the update says something else."""
 
     def reply(honest):
-        if honest.metadata.message_type == "query":
-            return honest
         update = msgspec.structs.replace(read(honest.content, ClientReply), **fields)
         return changed(honest, pack(update, model_of(honest.content)))
 
@@ -273,8 +303,8 @@ def test_a_loss_that_is_no_finite_number_is_not_known(nodes, trainer, loss):
 def test_a_loss_that_is_no_number_is_rejected(nodes, trainer, loss):
     def change(honest):
         content = honest.content
-        text = content["text"]["json"]
-        content["text"]["json"] = re.sub('"loss_after":[^,}]+', f'"loss_after":{loss}', text)
+        text = content["body"]["json"]
+        content["body"]["json"] = re.sub('"loss_after":[^,}]+', f'"loss_after":{loss}', text)
         return changed(honest, content)
 
     nodes.replace(CLIENTS[2], change)
@@ -317,14 +347,6 @@ def test_an_edge_cannot_say_that_anything_took_longer_than_the_round(trainer):
     assert fates(trained) == dict.fromkeys(ALL, "counted")
     assert all(max(report.train_s, report.round_trip_s) <= 60 for report in trained.clients)
 
-    def exaggerates(message, context):
-        here = RollCallReply(id=EDGES[1], clients=dict.fromkeys(CLIENTS, 1e300))
-        return changed(honest(message, context), pack(here))
-
-    nodes.cloud.gone.add(EDGES[0])
-    nodes.cloud.apps[EDGES[1]] = exaggerates
-    assert nodes.transport.roll_call(30.0).answer_s == dict.fromkeys(CLIENTS, 30.0)
-
 
 @pytest.mark.parametrize("size", [2**63, 2**40 + 1])
 def test_an_edge_that_reports_bytes_beyond_all_models_is_rejected(trainer, size):
@@ -354,7 +376,7 @@ def with_update(**fields):
     def reply(honest):
         update = read(honest.content, ClientReply)
         other = msgspec.structs.replace(update.order, **fields)
-        again = ClientReply(order=other, train_s=update.train_s)
+        again = ClientReply(client=update.client, order=other, train_s=update.train_s)
         return changed(honest, pack(again, model_of(honest.content)))
 
     return reply
@@ -362,7 +384,7 @@ def with_update(**fields):
 
 def broken(honest):
     content = honest.content
-    content["model"]["model"].data = b"\x00" * 40
+    content["body"]["model"] = b"\x00" * 40
     return changed(honest, content)
 
 
@@ -378,8 +400,8 @@ FAULTS = {
     "extra": (with_model(lambda w: {**w, "x": np.zeros(2)}), "x is not part of the model"),
     "no model": (with_model(lambda w: None), "no model"),
     "another round": (with_update(round=7), "answers to another order"),
-    "another client": (with_update(client=CLIENTS[0]), "answers to another order"),
-    "no update": (lambda reply: changed(reply, pack(RollCallReply(id="x"))), "must be a"),
+    "another client": (lying(client=CLIENTS[0]), f"answers as '{CLIENTS[0]}'"),
+    "no update": (lambda reply: changed(reply, pack(EdgeNote())), "must be a"),
     "broken": (broken, "cannot be read"),
 }
 
@@ -450,8 +472,6 @@ def test_an_edge_that_fails_takes_its_updates_with_it(trainer, how, fate):
 
 def tampered(**fields):
     def change(reply):
-        if reply.metadata.message_type == "query":
-            return reply
         honest = read(reply.content, EdgeReply)
         own = {name: getattr(honest, name) for name in honest.__struct_fields__}
         answer = EdgeReply(**{**own, **{name: new(own[name]) for name, new in fields.items()}})

@@ -1,23 +1,31 @@
 """Commands of a deployment: `stagewise deploy up`, `status` and `init`."""
 
+import contextlib
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stagewise.cli.deploy_init_command import DEPLOYED, init
+from stagewise.cli.deploy_site_commands import SITE_COMMANDS
 from stagewise.cli.options import REPLANNING, DataDir, Json, option, with_options
 from stagewise.cli.simulation_commands import interruptible, print_outcome, rollback
 from stagewise.cli.tables import print_json, print_table
 from stagewise.errors import StagewiseError
 
 if TYPE_CHECKING:
+    from stagewise.deploy.starting import StartRecord
     from stagewise.deploy.status import Status
+
+WATCH_S = 1.0
 
 deploy_app = typer.Typer(
     help="Train for real: cloud, edges and clients as processes.", no_args_is_help=True
 )
 deploy_app.command()(init)
 deploy_app.command()(rollback)
+for command in SITE_COMMANDS:
+    deploy_app.command()(command)
 
 
 @deploy_app.command()
@@ -75,21 +83,59 @@ def up(
 def status(
     directory: Annotated[str, typer.Argument(help="Folder of a deployment's run.")],
     as_json: Json = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C or the end.")
+    ] = False,
 ) -> None:
     """Who is up, the round under way, who trains where, and what became of every update."""
+    if not watch:
+        _show(directory, as_json)
+        return
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            if not as_json:
+                typer.echo("\x1b[H\x1b[2J", nl=False)  # an empty screen
+            if not _show(directory, as_json):
+                return
+            time.sleep(WATCH_S)
+
+
+def _show(directory: str, as_json: bool) -> bool:
+    """Print the status once; whether there is anything more to come."""
+    from stagewise.deploy.starting import read_start
     from stagewise.deploy.status import read_status
 
+    start = read_start(directory)
+    if start is not None:
+        if as_json:
+            print_json(start)
+        else:
+            print("\n".join(_start_lines(start)))
+        return True
     found = read_status(directory)
     if as_json:
         print_json(found)
-        return
-    for line in _lines(found):
-        print(line)
-    print_table(*_table(found))
+    else:
+        print("\n".join(_lines(found)))
+        print_table(*_table(found))
+    return found.running
+
+
+def _start_lines(start: "StartRecord") -> list[str]:
+    from stagewise.deploy.starting import listed
+
+    lines = [f"{start.phase}, for {time.time() - start.began:.0f} s; no round yet"]
+    if start.links:
+        answered = start.links - len(start.missing)
+        lines.append(f"links: {answered} of {start.links} have answered")
+        lines += [f"missing: {listed(start.missing)}"] if start.missing else []
+    lines += [f"process {pid}: {name}" for name, pid in start.processes.items()]
+    return lines
 
 
 def _lines(found: "Status") -> list[str]:
     doing = found.phase if found.running or found.phase == "finished" else "not running"
+    doing += f" for {found.phase_s:.0f} s" if found.running else ""
     up = [edge for edge, there in found.edges.items() if there]
     lines = [
         f"design {found.design}, {doing}; {found.complete} of {found.rounds} rounds complete",
@@ -103,6 +149,10 @@ def _lines(found: "Status") -> list[str]:
     sums = "adds up" if found.adds_up else "DOES NOT ADD UP"
     lines.append(f"updates: {found.asked} asked for: {fates}; {sums}")
     lines += [f"  {line}" for line in found.not_counted[-10:]]
+    running = [name for name, each in found.processes.items() if each.pid is not None]
+    if found.running and running:
+        lines.append(f"processes on this machine: {len(running)} of {len(found.processes)} run")
+        lines += [f"  {line}" for line in [*found.troubles, *found.refused[-10:]]]
     if found.backhaul is not None:
         ratio = found.backhaul
         lines.append(

@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -10,6 +10,7 @@ from stagewise.cli.options import TRAINED, DataDir, option, with_options
 from stagewise.errors import StagewiseError
 
 if TYPE_CHECKING:
+    from stagewise.deploy.service_files import Format
     from stagewise.deploy.site import Site
 
 
@@ -50,9 +51,15 @@ def init(
         typer.Option("--from", metavar="SITE.TOML", help="All of it from a file instead."),
     ] = None,
     data_dir: DataDir = None,
+    format_: Annotated[
+        str,
+        typer.Option("--format", help="scripts; and for a service manager systemd, compose, helm."),
+    ] = "scripts",
     **options: Any,
 ) -> None:
     """Certificates, keys and a run.sh for every machine of a deployment."""
+    if format_ not in ("scripts", "systemd", "compose", "helm"):
+        raise StagewiseError(f"format = {format_!r}: must be scripts, systemd, compose or helm")
     given = {name: value for name, value in options.items() if value is not None}
     described = (
         _described(cloud, edge or [], client or [], given)
@@ -67,7 +74,7 @@ def init(
 
     check_new(Path(out))
     policy_factory(described.policy)  # refuses an unknown one
-    init_site(described, *site_scenario(described, data_dir), Path(out))
+    init_site(described, *site_scenario(described, data_dir), Path(out), cast("Format", format_))
     typer.echo(f"{out}: copy each folder of hosts/ to its machine and start its run.sh")
     for host in described.hosts:
         typer.echo(f"  {host}")

@@ -34,7 +34,8 @@ OWNER_FOLDER = 0o700
 _PUBLIC_FILE = 0o644
 _AUTHORITY_DAYS = 3650
 _SERVER_DAYS = 825  # the longest that all TLS libraries accept
-_CURVE = ec.SECP384R1()  # one of the NIST curves that Flower takes
+_CURVE = ec.SECP384R1()
+_NODE_CURVE = ec.SECP256R1()  # of the curves that Flower takes the fastest: every request is signed
 
 # A server is also reached by the processes beside it.
 _LOOPBACK = ("127.0.0.1", "localhost")
@@ -76,7 +77,7 @@ def issue_server_certificate(authority: KeyPair, folder: Path, hosts: Sequence[s
 def make_node_key(folder: Path, name: str) -> KeyPair:
     """Make a SuperNode's `<name>.key` and `<name>.pub` in `folder`, in the form Flower reads."""
     files = KeyPair(folder / f"{name}.pub", folder / f"{name}.key")
-    key = ec.generate_private_key(_CURVE)
+    key = ec.generate_private_key(_NODE_CURVE)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     _create(files.private, private, OWNER_FILE)

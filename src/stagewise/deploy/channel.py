@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from flwr.app import RecordDict
 
-from stagewise.deploy.messages import QUERY, RollCallReply, RollCallRequest, pack, read
-from stagewise.errors import StagewiseError
 from stagewise.fates import Fate
 
 PAUSE_S = 0.3
+"""How long to wait at most before the clock is looked at again."""
+
+SETTLE_S = 1.0
+"""How long to wait for those who were there at the last roll call: they may be between two requests."""
+
+_LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class IncomingReply:
 class MessageChannel(Protocol):
     """Carries messages to the nodes of a server and their replies back."""
 
-    def node_names(self) -> tuple[str, ...]:
-        """The nodes that are connected, as far as is known."""
+    def present(self) -> Mapping[str, str]:
+        """The nodes that are in touch, by name, with what each said last of itself."""
         ...
 
     def send(self, messages: Sequence[OutgoingMessage], expire_s: float) -> list[str | None]:
@@ -55,7 +58,7 @@ class MessageChannel(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Until something arrives, or so many seconds have passed."""
         ...
 
 
@@ -77,29 +80,19 @@ def replies_until(
 
 
 def roll_call(
-    channel: MessageChannel,
-    names: Collection[str],
-    deadline_s: float,
-    margin_s: float = 0.0,
-) -> dict[str, tuple[RollCallReply, float]]:
-    """The replies of those among `names` who are connected, and the seconds each took.
+    channel: MessageChannel, before: Collection[str], deadline_s: float
+) -> tuple[dict[str, str], dict[str, float]]:
+    """Who is in touch, with what each said last, and how many seconds it took to know.
 
-    Whoever asks others in turn has `margin_s` less. A node that says it is someone other than it was
-    registered as is left out.
+    Nobody is asked: nodes that are there keep a request open. Those who were there `before` are waited
+    for, a second at most.
     """
     began = channel.now()
-    asked = [name for name in channel.node_names() if name in names]
-    request = pack(RollCallRequest(deadline_s=max(deadline_s - margin_s, 0.0)))
-    message_ids = channel.send(
-        [OutgoingMessage(name, QUERY, request) for name in asked], deadline_s
-    )
-    name_of = dict(zip(message_ids, asked, strict=True))
-    present: dict[str, tuple[RollCallReply, float]] = {}
-    for message in replies_until(channel, message_ids, began + deadline_s):
-        if message.content is not None:
-            name = name_of[message.message_id]
-            with contextlib.suppress(StagewiseError):
-                reply = read(message.content, RollCallReply)
-                if reply.id == name:
-                    present[name] = reply, channel.now() - began
-    return present
+    found_s: dict[str, float] = {}
+    while True:
+        present, taken_s = dict(channel.present()), channel.now() - began
+        for name in present:
+            found_s.setdefault(name, taken_s)
+        if taken_s >= min(SETTLE_S, deadline_s) or set(before) <= present.keys():
+            return present, {name: found_s[name] for name in present}
+        channel.wait(_LOOK_EVERY_S)

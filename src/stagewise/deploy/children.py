@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from stagewise.child_processes import die_with_parent
-from stagewise.errors import StagewiseError
 
-GRACE_S = 3.0
+GRACE_S = 6.0
 
 
 class Children:
@@ -29,14 +28,15 @@ class Children:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         logs.mkdir(parents=True, exist_ok=True)
 
-    def start(self, name: str, command: Sequence[str | Path]) -> None:
-        """Start a process; what it prints is added to its log."""
+    def start(self, name: str, command: Sequence[str | Path], say: bool = False) -> None:
+        """Start a process; what it prints is added to its log, or with `say` what it says on
+        standard output; the rest is said here."""
         with self.log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [str(word) for word in command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=None if say else subprocess.STDOUT,
                 env=self._environment,
                 # Ctrl-C is for the parent, which then ends them in order.
                 start_new_session=True,
@@ -54,24 +54,13 @@ class Children:
     def log(self, name: str) -> Path:
         return self._logs / f"{name}.log"
 
-    def last_line(self, name: str) -> str:
-        """The last line of a process's log."""
-        log = self.log(name)
-        text = log.read_text(errors="replace") if log.exists() else ""
-        return (text.strip() or "it printed nothing").splitlines()[-1].strip()
-
-    def wait_for_port(self, name: str, port: int, deadline_s: float) -> None:
-        """Until the process listens; an error with its last line if it ends or takes too long."""
-        deadline = time.monotonic() + deadline_s
-        while time.monotonic() < deadline:
-            if name not in self.running():
-                raise StagewiseError(f"{name}: ended: {self.last_line(name)}")
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                return
-            except OSError:
-                time.sleep(0.1)
-        raise StagewiseError(f"{name}: not ready within {deadline_s:.0f} s: {self.last_line(name)}")
+    def listens(self, port: int) -> bool:
+        """Whether anybody listens at a port of this machine."""
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            return False
+        return True
 
     def end(self) -> None:
         """End all: asked first, killed after a grace."""

@@ -33,7 +33,7 @@ from stagewise.deploy.messages import (
     pack,
     read,
 )
-from stagewise.errors import StagewiseError, one_line
+from stagewise.errors import StagewiseError, one_line, shown
 from stagewise.fates import Fate
 from stagewise.robust.norms import judge_norms
 from stagewise.robust.rules import left_out
@@ -159,7 +159,7 @@ class _EdgeTraining:
         elif reply.content is None:
             self._report(asked, reply.fate, reply.reason)
         else:
-            judged = judge_update(reply.content, self._order_to(asked.client), self.weights)
+            judged = judge_update(reply.content, asked.client, self._client_order(), self.weights)
             known = {"round_trip_s": round_trip_s, **judged.figures}
             if "train_s" in known:  # the client's word is taken for no more than it can be
                 known["train_s"] = min(known["train_s"], round_trip_s)
@@ -172,12 +172,10 @@ class _EdgeTraining:
     def _begin(self, now: float) -> None:
         left = self.order.edge_rounds - self._edge_round
         self._began, self._ends = now, now + max(self._deadline - now, 0.0) / left
-        messages = [
-            OutgoingMessage(client, TRAIN, pack(self._order_to(client), self.weights))
-            for client in self.order.clients
-        ]
-        if not messages:
+        if not self.order.clients:
             return
+        content = pack(self._client_order(), self.weights)
+        messages = [OutgoingMessage(client, TRAIN, content) for client in self.order.clients]
         # A node that comes back later must not train for a round that is over.
         message_ids = self._channel.send(messages, max(self._ends - now, 0.1))
         for message, message_id in zip(messages, message_ids, strict=True):
@@ -191,7 +189,7 @@ class _EdgeTraining:
     def _close(self) -> None:
         """What has not come is late; what came and counts makes the edge's model (Eq. 2)."""
         reason = f"no update within {self._ends - self._began:.1f} s"
-        connected = self._channel.node_names() if self._pending else ()
+        connected = self._channel.present() if self._pending else {}
         for asked in self._pending.values():
             if asked.client in connected:
                 self._report(asked, "late", reason)
@@ -221,11 +219,9 @@ class _EdgeTraining:
             fate: Fate = "rejected" if client in refused else "counted"
             self._report(report, fate, refused.get(client, ""))
 
-    def _order_to(self, client: str) -> ClientOrder:
+    def _client_order(self) -> ClientOrder:
         order = self.order
-        return ClientOrder(
-            round=order.round, edge_round=self._edge_round, edge=order.edge, client=client
-        )
+        return ClientOrder(round=order.round, edge_round=self._edge_round, edge=order.edge)
 
     def _report(self, asked: ClientReport, fate: Fate, reason: str, **known: Any) -> None:
         reason = one_line(reason)[:LONGEST_REASON]
@@ -236,14 +232,17 @@ def _norm(report: ClientReport) -> float:
     return math.inf if report.update_norm is None else report.update_norm
 
 
-def judge_update(content: RecordDict, order: ClientOrder, like: ModelWeights) -> JudgedReply:
-    """Whether a client's reply is an update to `order` of a model in the form of `like`."""
+def judge_update(
+    content: RecordDict, client: str, order: ClientOrder, like: ModelWeights
+) -> JudgedReply:
+    """Whether a reply is the client's update to `order` of a model in the form of `like`."""
     figures: dict[str, float | None] = {}
     try:
         reply = read(content, ClientReply)
         figures["train_s"] = reply.train_s
         model = model_of(content)
         reason = "" if reply.order == order else f"answers to another order: {reply.order}"
+        reason = reason or ("" if reply.client == client else f"answers as {shown(reply.client)}")
         reason = reason or reply.failure or model_fault(model, like)
     except StagewiseError as error:
         reason = str(error)

@@ -18,16 +18,15 @@ class Flat:
     def __init__(self, scenario: Scenario, channel: MessageChannel) -> None:
         self._scenario, self._channel = scenario, channel
         self._covering = covering_edges(scenario)
+        self._before: set[str] = set()
 
     def roll_call(self, deadline_s: float) -> Presence:
-        """The clients that answer, each through all of its links."""
-        ids = self._scenario.clients.ids
-        present = roll_call(self._channel, ids, deadline_s)
-        return Presence(
-            {name: self._covering[name] for name in present},
-            {name: seconds for name, (_, seconds) in present.items()},
-            self._scenario.edges.ids,
-        )
+        """The clients that are in touch, each through all of its links."""
+        _, found_s = roll_call(self._channel, self._before, deadline_s)
+        found_s = {name: seconds for name, seconds in found_s.items() if name in self._covering}
+        self._before = set(found_s)
+        covering = {name: self._covering[name] for name in found_s}
+        return Presence(covering, found_s, self._scenario.edges.ids)
 
     def train_round(self, order: RoundOrder) -> TrainedRound:
         """The edge rounds of all groups side by side, then the cloud's mean (Eq. 3)."""

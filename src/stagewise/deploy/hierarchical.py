@@ -30,8 +30,10 @@ from stagewise.deploy.exchange import (
 from stagewise.deploy.in_process import covering_edges
 from stagewise.deploy.messages import (
     TRAIN,
+    EdgeNote,
     EdgeOrder,
     EdgeReply,
+    decoded,
     model_bytes,
     model_of,
     pack,
@@ -44,8 +46,8 @@ from stagewise.world.scenario import Scenario
 if TYPE_CHECKING:
     from stagewise.model_weights import ModelWeights
 
-MARGIN_S = 8.0
-"""What a message takes to an edge and back on a busy machine: nodes look for messages every 3 s."""
+MARGIN_S = 3.0
+"""What a message may take to an edge and back on a busy machine."""
 
 
 class Hierarchical:
@@ -54,19 +56,20 @@ class Hierarchical:
     def __init__(self, scenario: Scenario, channel: MessageChannel) -> None:
         self._scenario, self._channel = scenario, channel
         self._covering = covering_edges(scenario)
+        self._before: set[str] = set()
 
     def roll_call(self, deadline_s: float) -> Presence:
-        """The edges that answer, and the clients that answered them."""
-        ids = self._scenario.edges.ids
-        present = roll_call(self._channel, ids, deadline_s, deadline_s / 2)
-        edges = tuple(edge for edge in ids if edge in present)
+        """The edges that are in touch, and the clients that are in touch with them."""
+        present, found_s = roll_call(self._channel, self._before, deadline_s)
+        edges = tuple(edge for edge in self._scenario.edges.ids if edge in present)
+        self._before = set(edges)
         edges_of: dict[str, tuple[str, ...]] = {}
         answer_s: dict[str, float] = {}
         for edge in edges:
-            for client, seconds in present[edge][0].clients.items():
+            for client in _clients(present[edge]):
                 if edge in self._covering.get(client, ()):
                     edges_of[client] = (*edges_of.get(client, ()), edge)
-                    answer_s[client] = min(seconds, answer_s.get(client, deadline_s))
+                    answer_s[client] = min(found_s[edge], answer_s.get(client, deadline_s))
         return Presence(edges_of, answer_s, edges)
 
     def train_round(self, order: RoundOrder) -> TrainedRound:
@@ -96,8 +99,16 @@ class Hierarchical:
             return IncomingReply("", None, "lost", "it is not connected")
         if message_id in replies:
             return replies[message_id]
-        fate: Fate = "late" if edge in self._channel.node_names() else "lost"
+        fate: Fate = "late" if edge in self._channel.present() else "lost"
         return IncomingReply(message_id, None, fate, "no model within the round's deadline")
+
+
+def _clients(note: str) -> tuple[str, ...]:
+    """The clients in touch with an edge, each once, by what it said; none if it said nothing."""
+    try:
+        return tuple(dict.fromkeys(decoded(note, EdgeNote).clients))
+    except StagewiseError:
+        return ()
 
 
 def judge_edge(message: IncomingReply, order: EdgeOrder, like: ModelWeights) -> EdgeResult:

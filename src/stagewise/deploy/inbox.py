@@ -15,23 +15,28 @@ import httpx
 
 from stagewise.deploy import flower_api
 from stagewise.deploy.channel import IncomingReply
-from stagewise.errors import StagewiseError, one_line
+from stagewise.errors import one_line
 
-PAUSE_S = 0.2
-_JOIN_S = 5.0
+PAUSE_S = 0.02
+"""Before it looks again for the rest of a reply."""
+
+RETRY_S = 10.0
+"""How long the SuperLink may be out of reach before the inbox gives up."""
+
+_JOIN_S = 1.0
 
 
 class Inbox:
     """The replies to the messages that it expects; its thread ends with `close`."""
 
-    def __init__(self, source: flower_api.ReplySource, address: str) -> None:
-        self._source, self._address = source, address
+    def __init__(self, source: flower_api.ReplySource) -> None:
+        self._source = source
         self._lock = threading.Lock()
         self._expected: set[str] = set()
         self._partial: dict[str, flower_api.PartialReply] = {}
         self._ready: list[IncomingReply] = []
-        self._failure = ""
-        self._closed = threading.Event()
+        self._failure: Exception | None = None
+        self._closed, self._asked, self._news = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._run, daemon=True, name="stagewise-inbox")
         self._thread.start()
 
@@ -39,23 +44,38 @@ class Inbox:
         """Fetch the replies to these messages too."""
         with self._lock:
             self._expected.update(message_ids)
+        self._asked.set()
 
     def drain(self) -> list[IncomingReply]:
         """What arrived since the last time, without waiting; an error if the SuperLink is gone."""
         with self._lock:
             replies, self._ready = self._ready, []
-        if not replies and self._failure:
-            raise StagewiseError(self._failure)
+            self._news.clear()
+        if not replies and self._failure is not None:
+            raise self._failure
         return replies
+
+    def wait(self, seconds: float) -> None:
+        """Until there is something to drain, or so many seconds have passed."""
+        self._news.wait(seconds)
+
+    def give_up(self) -> list[str]:
+        """End it; the messages that no reply has come to."""
+        self.close()
+        with self._lock:
+            waiting, self._expected = sorted(self._expected), set()
+        return waiting
 
     def close(self) -> None:
         """End the thread; a request that is under way ends by its own timeout."""
         self._closed.set()
+        self._asked.set()
         self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
         deadline: float | None = None
-        while not self._closed.wait(PAUSE_S):
+        while not self._closed.is_set():
+            self._asked.wait()
             try:
                 self._look()
                 deadline = None
@@ -63,16 +83,22 @@ class Inbox:
                 # The next look is the second try. Flower has forgotten a reply that it gave out and
                 # that did not get here, and then says so: the reply is lost.
                 now = time.monotonic()
-                deadline = now + flower_api.RETRY_S if deadline is None else deadline
+                deadline = now + RETRY_S if deadline is None else deadline
                 if flower_api.is_final(error) or now >= deadline:
-                    self._failure = f"{self._address}: the SuperLink: {_reason(error)}"
+                    self._failure = error
+                    self._news.set()
                     return
+                self._closed.wait(PAUSE_S)
 
     def _look(self) -> None:
         """Ask for new replies, and fetch what has come of all that are under way."""
         with self._lock:
             expected = self._expected - self._partial.keys()
-        for reply in self._source.announced(sorted(expected)) if expected else ():
+            if not self._expected:
+                self._asked.clear()
+                return
+        wait = not self._partial
+        for reply in self._source.announced(sorted(expected), wait) if expected else ():
             if reply.message_id in expected:  # not one that comes a second time
                 self._partial[reply.message_id] = reply
         for partial in list(self._partial.values()):
@@ -82,6 +108,9 @@ class Inbox:
                 with self._lock:
                     self._expected.discard(partial.message_id)
                     self._ready.append(complete)
+                    self._news.set()
+        if self._partial:
+            self._closed.wait(PAUSE_S)
 
     def _fetch(self, partial: flower_api.PartialReply) -> IncomingReply | None:
         """The reply if all of it is here now; what is wrong with one must not end the others."""

@@ -5,8 +5,11 @@ from pathlib import Path
 RUN, SITE, TASK, SCENARIO = "run.sh", "site.toml", "task.json", "scenario.json"
 """The last three are for the cloud and, `site.toml` apart, for clients."""
 
-SUPERLINK_SECRET, NODE_SECRET = "superlink.secret", "node.secret"
-"""In the folder of a role: of its SuperLink, and of its SuperNodes."""
+PROGRAMS, PROCESSES = "programs.json", "processes.json"
+"""What a machine is to run, and what runs there now."""
+
+SUPERLINK_SECRET, NODES = "superlink.secret", "nodes"
+"""In the folder of a role with a SuperLink: its secret, and the keys of those who may connect."""
 
 
 def host_folder(site: Path, host: str) -> Path:
@@ -16,4 +19,4 @@ def host_folder(site: Path, host: str) -> Path:
 
 def member_key(role: Path, name: str) -> Path:
     """The public key of a node that may connect to the SuperLink of a role."""
-    return role / "nodes" / f"{name}.pub"
+    return role / NODES / f"{name}.pub"

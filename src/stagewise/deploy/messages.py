@@ -1,7 +1,8 @@
 """What goes over the wire: a model as one blob beside a small text, both checked on receipt.
 
-Flower fetches every array of a message by requests of its own, so that a model of many layers would
-cost hundreds of them; in the form of safetensors it is one array, and nothing in it can be code.
+Flower fetches every record and every array of a message by requests of its own, so that a model of
+many layers would cost hundreds of them; text and model are one record here, the model in the form of
+safetensors, in which nothing can be code. All clients of an edge get the same order, which is sent once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import ConfigRecord, RecordDict
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
@@ -22,9 +23,8 @@ from stagewise.robust.rules import Aggregator
 if TYPE_CHECKING:
     from stagewise.model_weights import ModelWeights
 
-MODEL, TEXT = "model", "text"
-SAFETENSORS = "safetensors"
-QUERY, TRAIN = "query", "train"
+BODY, MODEL, TEXT = "body", "model", "json"
+TRAIN = "train"
 LONGEST_REASON = 500
 
 
@@ -32,31 +32,24 @@ class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """The text of a message, as JSON."""
 
 
-class RollCallRequest(_Body, frozen=True):
-    """Who are you? An edge asks its own clients, and answers within `deadline_s`."""
+class EdgeNote(_Body, frozen=True):
+    """What the cloud knows of an edge at any time: the clients that are in touch with it."""
 
-    deadline_s: Seconds
-
-
-class RollCallReply(_Body, frozen=True):
-    """Who answers; an edge says which of its clients did, and how many seconds each took."""
-
-    id: str
-    clients: dict[str, Seconds] = {}
+    clients: tuple[str, ...] = ()
 
 
 class ClientOrder(_Body, frozen=True):
-    """Train this model for one edge round."""
+    """Train this model for one edge round; the same for all clients of an edge."""
 
     round: Count
     edge_round: Count
     edge: str
-    client: str
 
 
 class ClientReply(_Body, frozen=True):
     """The reply to `order`, with the client's model; without one where `failure` says why."""
 
+    client: str
     order: ClientOrder
     train_s: Seconds
     loss_before: float | None = None
@@ -96,36 +89,54 @@ Body = TypeVar("Body", bound=_Body)
 
 def pack(body: _Body, weights: ModelWeights | None = None) -> RecordDict:
     """A message's content."""
-    records = RecordDict({TEXT: ConfigRecord({"json": msgspec.json.encode(body).decode()})})
+    record = ConfigRecord({TEXT: encoded(body)})
     if weights is not None:
-        blob = save({name: np.asarray(array, order="C") for name, array in weights.items()})
-        records[MODEL] = ArrayRecord({MODEL: Array("uint8", (len(blob),), SAFETENSORS, blob)})
-    return records
+        record[MODEL] = save(
+            {name: np.asarray(array, order="C") for name, array in weights.items()}
+        )
+    return RecordDict({BODY: record})
+
+
+def encoded(body: _Body) -> str:
+    """The text of a message, or of what a node says of itself."""
+    return msgspec.json.encode(body).decode()
 
 
 def read(content: RecordDict, kind: type[Body]) -> Body:
     """The text of a message, which must be a `kind`."""
     try:
-        text: Any = content.config_records[TEXT]["json"]
+        return decoded(content.config_records[BODY][TEXT], kind)
+    except KeyError as error:
+        raise StagewiseError(f"message: must be a {kind.__name__}: {error}") from None
+
+
+def decoded(text: Any, kind: type[Body]) -> Body:
+    """A text that must be a `kind`."""
+    try:
         return msgspec.json.decode(text, type=kind)
-    except (KeyError, TypeError, msgspec.MsgspecError, RecursionError) as error:
+    except (TypeError, msgspec.MsgspecError, RecursionError) as error:
         reason = one_line(str(error))[:LONGEST_REASON]
         raise StagewiseError(f"message: must be a {kind.__name__}: {reason}") from None
 
 
 def model_of(content: RecordDict) -> ModelWeights | None:
     """The model in a message, as it came; None where there is none."""
-    if MODEL not in content.array_records:
+    blob = _blob(content)
+    if blob is None:
         return None
     try:
-        weights: ModelWeights = load(content.array_records[MODEL][MODEL].data)
-    except (KeyError, SafetensorError, ValueError, TypeError) as error:
+        weights: ModelWeights = load(blob)
+    except (SafetensorError, ValueError, TypeError) as error:
         raise StagewiseError(f"model: cannot be read: {one_line(str(error))}") from None
     return weights
 
 
 def model_bytes(content: RecordDict) -> int:
     """The bytes of the model in a message."""
-    return sum(
-        len(array.data) for record in content.array_records.values() for array in record.values()
-    )
+    blob = _blob(content)
+    return len(blob) if isinstance(blob, bytes) else 0
+
+
+def _blob(content: RecordDict) -> Any:
+    record = content.config_records.get(BODY)
+    return None if record is None else record.get(MODEL)

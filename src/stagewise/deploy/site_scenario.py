@@ -16,6 +16,9 @@ from stagewise.world.generate import SystemParameters, image_task, numeric
 from stagewise.world.scenario import Limits, Links, Scenario
 from stagewise.world.scenario_file import load_scenario
 
+OVERHEAD_BYTES = 1024 * 1024
+"""For the text of a message: what became of each update of an edge's round."""
+
 _GAIN_RANGE = (1e-9, 1e-8)
 
 
@@ -75,6 +78,17 @@ def site_scenario(site: Site, data_dir: str | Path | None = None) -> tuple[Scena
     if site.scenario is not None:
         return load_scenario(site.scenario), task
     return _renamed(drawn, site), task
+
+
+def largest_message(task: TaskFile) -> int:
+    """The bytes that a message of the deployment may have: its model, and as much again for the rest."""
+    from stagewise.models import build_model
+
+    data = load_dataset(task.dataset, task.data_dir, image_size=task.image_size)
+    state = build_model(task.model, data.classes, data.image_shape).state_dict()
+    number_bytes = np.dtype(task.dtype).itemsize
+    numbers: int = sum(tensor.numel() for tensor in state.values())
+    return OVERHEAD_BYTES + 2 * number_bytes * numbers
 
 
 def read_cloud_folder(folder: Path) -> tuple[Site, Scenario, TaskFile]:

@@ -1,10 +1,13 @@
 """What `deploy status` shows, put together from a run's files; the run may be going on or over."""
 
+import time
 from pathlib import Path
 
 import msgspec
 
 from stagewise.deploy.exchange import count_fates
+from stagewise.deploy.layout import host_folder
+from stagewise.deploy.limits import load_refused
 from stagewise.deploy.records import (
     Deployment,
     LiveRecord,
@@ -13,6 +16,8 @@ from stagewise.deploy.records import (
     load_live,
     load_status,
 )
+from stagewise.deploy.starting import beside
+from stagewise.deploy.supervisor import ProcessRecord, last_line, load_processes
 from stagewise.fates import FATES, Fate
 from stagewise.runs.directory import DECISIONS, RunDirectory
 from stagewise.runs.records import RoundRecord
@@ -59,6 +64,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     design: str
     running: bool
     phase: str
+    phase_s: float
+    """The seconds since it came into this phase."""
     round: int
     """The round under way, or the last one; from 0."""
     rounds: int
@@ -76,6 +83,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the fates are those of all updates that were asked for, each counted once."""
     not_counted: list[str]
     """A line for each update that was not counted."""
+    processes: dict[str, ProcessRecord]
+    """The programs of the cloud's machine, as its supervisor knows them."""
+    troubles: list[str]
+    """Programs that ended by themselves, with the last lines of their logs."""
+    refused: list[str]
+    """What the SuperLinks of the cloud's machine refused, from whom, and how often."""
     backhaul: Backhaul | None
     history: list[RoundStatus]
 
@@ -87,10 +100,13 @@ def read_status(directory: str | Path) -> Status:
     records = run.rounds()
     live = load_live(run.path, len(records))
     status = load_status(run.path) or StatusRecord(design=deployment.design, rounds=config.rounds)
+    machine = machine_folder(run.path, deployment)
+    processes = load_processes(machine)
     return Status(
         design=deployment.design,
         running=is_running(run.path),
         phase=status.phase,
+        phase_s=max(0.0, time.time() - status.changed) if status.changed else 0.0,
         round=status.round,
         rounds=config.rounds,
         complete=len(records),
@@ -102,9 +118,38 @@ def read_status(directory: str | Path) -> Status:
         asked=sum(record.asked for record in live),
         adds_up=adds_up(live),
         not_counted=[line for record in live for line in not_counted(record)],
+        processes=processes,
+        troubles=troubles(processes),
+        refused=refused(machine),
         backhaul=backhaul(deployment, live),
         history=[_round(*pair) for pair in zip(records, live, strict=True)],
     )
+
+
+def machine_folder(out: Path, deployment: Deployment) -> Path:
+    """The folder of the machine that the cloud runs on."""
+    if deployment.site is not None:
+        return Path(deployment.site)
+    return host_folder(beside(out) / "site", "127.0.0.1")
+
+
+def troubles(processes: dict[str, ProcessRecord]) -> list[str]:
+    """Which programs had to be started again, or could not be, and what they said last."""
+    return [
+        f"{name}: ended {each.ended}, started {each.starts} times: {last_line(Path(each.log))} "
+        f"({each.log})"
+        for name, each in processes.items()
+        if each.starts > 1 or (each.pid is None and each.ended.startswith("with status"))
+    ]
+
+
+def refused(machine: Path) -> list[str]:
+    """What was refused at the doors of a machine."""
+    return [
+        f"{role.name} refused {what}: {times} times"
+        for role in sorted(machine.glob("*/"))
+        for what, times in load_refused(role).items()
+    ]
 
 
 def adds_up(live: list[LiveRecord]) -> bool:

@@ -18,7 +18,6 @@ from stagewise.deploy.options import DeployOptions, Resolved, check_repeats, res
 from stagewise.deploy.records import (
     DEPLOYMENT,
     LIVE,
-    Deployment,
     add_live,
     cut_live,
     deployment_file,
@@ -26,6 +25,9 @@ from stagewise.deploy.records import (
     load_live,
     save_status,
 )
+from stagewise.deploy.starting import Start, beside, starting
+from stagewise.deploy.status import machine_folder
+from stagewise.deploy.supervisor import LOGS
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.loop import PlayedRound
@@ -72,19 +74,13 @@ def up(out: str | Path, options: DeployOptions, show_progress: bool = False) -> 
     return _start(path, options, show_progress)
 
 
-def local_folder(out: Path) -> Path:
-    """Where the keys, databases and logs of the processes on this machine are."""
-    whole = out.resolve()
-    return whole.with_name(f"{whole.name}.site")
-
-
 def _start(path: Path, options: DeployOptions, show_progress: bool) -> Run:
-    config, world, deployment = resolve(options)
-    with ExitStack() as stack:
+    config, world, deployment = begun = resolve(options)
+    with _says_how_to_go_on(path), ExitStack() as stack, starting(path, show_progress) as start:
+        start.phase(f"preparing {len(world.clients)} clients and {len(world.edges)} edges")
         trainer = stack.enter_context(_trainer(config, world))
-        _show(show_progress, f"starting {len(world.clients)} clients and {len(world.edges)} edges")
-        transport = stack.enter_context(_transport(path, deployment, config, world, trainer))
-        _show(show_progress, f"connected; preparing {config.policy}")
+        transport = stack.enter_context(_transport(path, begun, trainer, start))
+        start.phase(f"connected; preparing {config.policy}")
         asked = (transport.roll_call(UNKNOWN_ANSWER_S) for _ in range(deployment.polls))
         polls = [observed_round(world, presence).online for presence in asked]
         world = estimates_after(world, polls)
@@ -93,9 +89,10 @@ def _start(path: Path, options: DeployOptions, show_progress: bool) -> Run:
             config = msgspec.structs.replace(config, remedy=None)
         config = msgspec.structs.replace(config, scenario_sha256=world.sha256)
         config, policy = policy_of_run(config, made, RunDirectory(path))
-        beside = {DEPLOYMENT: deployment_file(deployment)}
-        directory = RunDirectory.create(path, config, world, [], policy.plan, beside)
+        more = {DEPLOYMENT: deployment_file(deployment)}
+        directory = RunDirectory.create(path, config, world, [], policy.plan, more)
         recorder = stack.enter_context(directory.recording())
+        start.over()
         begun = config, world, deployment
         return run_session(directory, recorder, begun, transport, trainer, policy, show_progress)
 
@@ -105,22 +102,24 @@ def _resume(path: Path, options: DeployOptions, show_progress: bool) -> Run:
     for refused in directory.repair():
         announce(f"{refused}: the one before it is used")
     so_far = load_run(path)
-    config, world, deployment = begun = so_far.config, so_far.scenario, load_deployment(path)
+    config, world, _ = begun = so_far.config, so_far.scenario, load_deployment(path)
     check_repeats(path, options, begun)
     if so_far.finished:
         return so_far
     if world.sha256 != config.scenario_sha256:
         raise StagewiseError(f"{path / SCENARIO}: must be as it was when the run began")
-    with ExitStack() as stack:
+    with _says_how_to_go_on(path), ExitStack() as stack, starting(path, show_progress) as start:
         recorder = stack.enter_context(directory.recording())
+        start.phase(f"preparing to go on with round {len(so_far.records) + 1}")
         trainer = stack.enter_context(_trainer(config, world))
         if trainer.task.dataset.fingerprint != config.dataset_fingerprint:
             raise StagewiseError(
                 f"{path}: the data set {shown(config.dataset)} must be the one the run began with"
             )
-        transport = stack.enter_context(_transport(path, deployment, config, world, trainer))
-        _show(show_progress, f"connected; going on with round {len(so_far.records) + 1}")
+        transport = stack.enter_context(_transport(path, begun, trainer, start))
+        start.phase(f"connected; going on with round {len(so_far.records) + 1}")
         policy = policy_of_folder(directory)
+        start.over()
         return run_session(directory, recorder, begun, transport, trainer, policy, show_progress)
 
 
@@ -184,6 +183,19 @@ def _final_status(coordinator: Coordinator) -> Iterator[None]:
     coordinator.end("finished")
 
 
+@contextlib.contextmanager
+def _says_how_to_go_on(path: Path) -> Iterator[None]:
+    """An error after a run began says where the logs are, and how to go on."""
+    try:
+        yield
+    except StagewiseError as error:
+        if not (path / CONFIG).exists():
+            raise
+        logs = machine_folder(path, load_deployment(path)) / LOGS
+        more = f"; logs: {logs}" if logs.is_dir() else ""
+        raise StagewiseError(f"{error}{more}; to go on: stagewise deploy up --out {path}") from None
+
+
 def _trainer(config: RunConfig, world: Scenario) -> "Trainer":
     from stagewise.training import Trainer
 
@@ -191,9 +203,10 @@ def _trainer(config: RunConfig, world: Scenario) -> "Trainer":
 
 
 def _transport(
-    path: Path, deployment: Deployment, config: RunConfig, world: Scenario, trainer: "Trainer"
+    path: Path, begun: Resolved, trainer: "Trainer", start: Start
 ) -> AbstractContextManager[Transport]:
     """What reaches the clients; processes on this machine live as long as the block."""
+    config, world, deployment = begun
     if deployment.design == "in-process":
         from stagewise.deploy.in_process import InProcess
 
@@ -203,13 +216,8 @@ def _transport(
     if deployment.site is not None:
         from stagewise.deploy.remote import remote_transport
 
-        return remote_transport(Path(deployment.site))
+        return remote_transport(Path(deployment.site), start)
     from stagewise.deploy.processes import LocalSite
 
-    site = LocalSite(world, deployment.design, local_folder(path))
-    return site.running(TaskFile.of(config), START_S)
-
-
-def _show(show: bool, message: str) -> None:
-    if show:
-        announce(message)
+    site = LocalSite(world, deployment.design, TaskFile.of(config), beside(path))
+    return site.running(START_S, start)

@@ -1,7 +1,8 @@
 """A client: says who it is, and trains from its edge's model when asked.
 
-`python -m stagewise.deploy.apps.client_app --client c1 --node 127.0.0.1:9400 --secret node.secret
---task task.json --scenario scenario.json`, with a `--node` for each of the client's SuperNodes.
+`python -m stagewise.deploy.apps.client_app --client c1 --server 10.0.0.2:9093=es0.key
+--root-certificates ca.pem --task task.json --scenario scenario.json`, with a `--server` for each of the
+client's edges, or for the cloud where there is no layer of edges.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import NamedTuple
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from stagewise.deploy.executor import serve
-from stagewise.deploy.messages import ClientOrder, ClientReply, RollCallReply, model_of, pack, read
+from stagewise.deploy.messages import ClientOrder, ClientReply, model_of, pack, read
+from stagewise.deploy.node import ServerAddress, links_to, serve
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import read_bytes
@@ -61,24 +62,19 @@ def make_app(name: str, train: Train) -> ClientApp:
     """The Flower app of the client `name`, which trains by `train`."""
     app = ClientApp()
 
-    @app.query()
-    def answer_roll_call(message: Message, context: Context) -> Message:
-        return Message(pack(RollCallReply(id=name)), reply_to=message)
-
     @app.train()
     def train_model(message: Message, context: Context) -> Message:
         order, weights = read(message.content, ClientOrder), model_of(message.content)
         began = time.perf_counter()
         trained, failure = TrainedModel(), ""
         try:
-            if order.client != name:
-                raise StagewiseError(f"client = {shown(order.client)}: this is {shown(name)}")
             if weights is None:
                 raise StagewiseError("model: is missing")
             trained = train(order, weights)
         except StagewiseError as error:
             failure = str(error)
         reply = ClientReply(
+            client=name,
             order=order,
             train_s=time.perf_counter() - began,
             loss_before=trained.loss_before,
@@ -95,9 +91,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="stagewise-client", description="A client's executor")
     parser.add_argument("--client", required=True, help="its id in the scenario")
     parser.add_argument(
-        "--node", required=True, action="append", help="host:port of a SuperNode on this machine"
+        "--server", required=True, action="append", help="HOST:PORT=KEY of a SuperLink"
     )
-    parser.add_argument("--secret", required=True, type=Path, help="the SuperNodes' secret")
+    parser.add_argument("--root-certificates", required=True, type=Path, help="ca.pem")
     parser.add_argument("--task", required=True, type=Path, help="task.json")
     parser.add_argument("--scenario", required=True, type=Path, help="scenario.json")
     return parser.parse_args()
@@ -106,10 +102,12 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     given = arguments()
     client = Client(given.client, TaskFile.load(given.task), given.scenario)
-    serve(make_app(client.name, client.train), given.node, read_bytes(given.secret))
+    servers = [ServerAddress.parse(text) for text in given.server]
+    app = make_app(client.name, client.train)
+    serve(links_to(servers, read_bytes(given.root_certificates), app))
 
 
 if __name__ == "__main__":
-    from stagewise.deploy.apps.running import run
+    from stagewise.deploy.running import run
 
     run(main)

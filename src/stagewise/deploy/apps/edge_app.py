@@ -1,57 +1,56 @@
-"""An edge: a node of the cloud's SuperLink that trains with its own clients at its own SuperLink.
+"""An edge: a SuperLink for its clients and a node of the cloud's, in one process.
 
-`python -m stagewise.deploy.apps.edge_app --edge e1 --node 127.0.0.1:9400 --node-secret node.secret
---superlink 127.0.0.1:9093 --root-certificates ca.pem --superlink-secret superlink.secret`
+`python -m stagewise.deploy.apps.edge_app --edge e1 --server 10.0.0.1:9092=cloud.key
+--superlink 10.0.0.2:9093 --folder edge-e1 --object-bytes 1000000`
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from stagewise.deploy.channel import MessageChannel, roll_call
+from stagewise.deploy.apps.superlink_app import serve_superlink
+from stagewise.deploy.certificates import AUTHORITY
+from stagewise.deploy.channel import MessageChannel
 from stagewise.deploy.edge_rounds import train_edges
-from stagewise.deploy.executor import serve
+from stagewise.deploy.layout import SUPERLINK_SECRET
 from stagewise.deploy.messages import (
+    EdgeNote,
     EdgeOrder,
     EdgeReply,
-    RollCallReply,
-    RollCallRequest,
+    encoded,
     model_of,
     pack,
     read,
 )
+from stagewise.deploy.node import Link, ServerAddress, links_to, serve
+from stagewise.deploy.presence import Contacts
 from stagewise.deploy.superlink import SuperLink
-from stagewise.errors import StagewiseError, shown
+from stagewise.errors import StagewiseError, one_line, shown
 from stagewise.files import read_bytes
 
-Connection = Callable[[], contextlib.AbstractContextManager[MessageChannel]]
+NOTE_EVERY_S = 2.0
+"""How often the cloud is told who is in touch, also without news: it then knows that the edge is."""
+
+_LOOK_EVERY_S = 0.05
 
 
-def make_app(name: str, connection: Connection) -> ClientApp:
-    """The Flower app of the edge `name`, whose clients are reached by `connection`."""
+def make_app(name: str, channel: Callable[[], MessageChannel]) -> ClientApp:
+    """The Flower app of the edge `name`, whose clients are reached by `channel`."""
     app = ClientApp()
-
-    @app.query()
-    def answer_roll_call(message: Message, context: Context) -> Message:
-        deadline_s = read(message.content, RollCallRequest).deadline_s
-        with connection() as channel:
-            present = roll_call(channel, channel.node_names(), deadline_s)
-        clients = {client: seconds for client, (_, seconds) in present.items()}
-        return Message(pack(RollCallReply(id=name, clients=clients)), reply_to=message)
 
     @app.train()
     def edge_rounds(message: Message, context: Context) -> Message:
         order, weights = read(message.content, EdgeOrder), model_of(message.content)
         if order.edge != name or weights is None:
             raise StagewiseError(f"edge = {shown(order.edge)}: must be {name}, and have a model")
-        with connection() as channel:
-            (edge,) = train_edges(channel, [order], weights)
+        (edge,) = train_edges(channel(), [order], weights)
         data, reports = edge.report.data, tuple(edge.clients)
         reply = EdgeReply(round=order.round, edge=name, data=data, reports=reports)
         return Message(pack(reply, edge.weights), reply_to=message)
@@ -59,49 +58,61 @@ def make_app(name: str, connection: Connection) -> ClientApp:
     return app
 
 
-class Reconnecting:
-    """A SuperLink that may be restarted: after a failure the next use connects again."""
+def note_of(present: Iterable[str]) -> str:
+    """What the cloud is to know: the clients that are in touch."""
+    return encoded(EdgeNote(clients=tuple(sorted(present))))
 
-    def __init__(self, connect: Callable[[], SuperLink]) -> None:
-        self._connect = connect
-        self._link: SuperLink | None = connect()
 
-    @contextlib.contextmanager
-    def __call__(self) -> Iterator[MessageChannel]:
+def keep_informed(link: Link, contacts: Contacts) -> None:
+    """Tell the cloud who is in touch whenever that changes, for ever."""
+    said_at = 0.0
+    while True:
+        note = note_of(contacts.present(time.monotonic()))
+        if note != link.note or time.monotonic() - said_at > NOTE_EVERY_S:
+            said_at = time.monotonic()
+            try:
+                link.say(note)
+            except Exception as error:  # of whatever kind: it is tried again
+                print(one_line(f"{type(error).__name__}: {error}"), flush=True)
+        time.sleep(_LOOK_EVERY_S)
+
+
+class OwnSuperLink:
+    """The channel to this process's own SuperLink, made when it is first needed."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        self._place = address, folder / AUTHORITY, folder / SUPERLINK_SECRET
+        self._link: SuperLink | None = None
+
+    def __call__(self) -> MessageChannel:
         if self._link is None:
-            self._link = self._connect()
-        try:
-            yield self._link
-        except Exception:
-            link, self._link = self._link, None
-            with contextlib.suppress(Exception):  # the first error is the one to report
-                link.close()
-            raise
+            self._link = SuperLink(*self._place)
+        return self._link
 
 
 def arguments() -> argparse.Namespace:
     """The options on the command line."""
     parser = argparse.ArgumentParser(prog="stagewise-edge", description="An edge's server")
     parser.add_argument("--edge", required=True, help="its id in the scenario")
-    parser.add_argument("--node", required=True, help="host:port of its SuperNode on this machine")
-    parser.add_argument("--node-secret", required=True, type=Path, help="the SuperNode's secret")
+    parser.add_argument("--server", required=True, help="HOST:PORT=KEY of the cloud's SuperLink")
     parser.add_argument("--superlink", required=True, help="host:port of its own SuperLink")
-    parser.add_argument("--root-certificates", required=True, type=Path, help="ca.pem")
-    parser.add_argument("--superlink-secret", required=True, type=Path, help="its SuperLink's")
+    parser.add_argument("--folder", required=True, type=Path, help="its certificate and secrets")
+    parser.add_argument("--object-bytes", required=True, type=int, help="of the largest message")
     return parser.parse_args()
 
 
 def main() -> None:
     given = arguments()
-
-    def connect() -> SuperLink:
-        return SuperLink(given.superlink, given.root_certificates, given.superlink_secret)
-
-    app = make_app(given.edge, Reconnecting(connect))
-    serve(app, [given.node], read_bytes(given.node_secret))
+    contacts = Contacts()
+    app = make_app(given.edge, OwnSuperLink(given.superlink, given.folder))
+    server = ServerAddress.parse(given.server)
+    (link,) = links = links_to([server], read_bytes(given.folder / AUTHORITY), app)
+    for act in (lambda: serve(links), lambda: keep_informed(link, contacts)):
+        threading.Thread(target=act, daemon=True).start()
+    serve_superlink(given.superlink, given.folder, given.object_bytes, contacts)
 
 
 if __name__ == "__main__":
-    from stagewise.deploy.apps.running import run
+    from stagewise.deploy.running import run
 
     run(main)
