@@ -11,13 +11,11 @@ from stagewise.deciding import wrapped
 from stagewise.errors import StagewiseError, TrainingDiverged, shown
 from stagewise.loop import Carrier, PlayedRound, run_rounds
 from stagewise.model_weights import ModelWeights
-from stagewise.plans import Plan
-from stagewise.policies.plan_policy import PlanPolicy
 from stagewise.policies.policy import Policy
 from stagewise.policies.registry import make_policy
 from stagewise.policies.replanned import PlanStore
 from stagewise.runs.config import RunConfig
-from stagewise.runs.directory import CHECKPOINT, CONFIG, Recorder, RunDirectory
+from stagewise.runs.directory import CHECKPOINT, Recorder, RunDirectory
 from stagewise.runs.loggers import make_logger
 from stagewise.runs.progress import progress
 from stagewise.runs.records import RoundRecord
@@ -132,29 +130,15 @@ def policy_of_folder(directory: RunDirectory, policy: Policy | None = None) -> P
     `policy` is given where it was given to the run as an object.
     """
     config, scenario = directory.config(), directory.scenario()
-    plan, how = directory.plan(scenario), dict(config.plan_b or {})
-    how.pop("diversity", None)
+    plan = directory.plan(scenario)
     if policy is None and config.given_policy:
         raise StagewiseError(
             f"policy: must be given again, as policy {config.policy!r} was given to the run as an object"
         )
-    if policy is None and plan is not None and how:
-        policy = _followed(directory, plan, how)
-    elif policy is None:
-        policy = make_policy(config.policy, scenario, config.seed)
-        if plan is not None:
-            policy.follow(plan)
+    if policy is None:
+        policy = make_policy(config.policy, scenario, config.seed, plan=plan)
     policy.name = config.policy
     return _wrapped(config, policy, directory)
-
-
-def _followed(directory: RunDirectory, plan: Plan, how: dict[str, str | float]) -> Policy:
-    try:
-        return PlanPolicy(plan, **how)  # type: ignore[arg-type]
-    except (TypeError, StagewiseError):
-        raise StagewiseError(
-            f"{directory.path / CONFIG}: plan_b = {shown(how)}: must be as it was when the run began"
-        ) from None
 
 
 def _wrapped(config: RunConfig, policy: Policy, store: PlanStore) -> Policy:
