@@ -1,0 +1,1 @@
+"""For programs that ask a service of Stagewise."""
