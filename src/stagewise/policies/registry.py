@@ -46,6 +46,8 @@ _BUILT_IN = {
     "exact": "stagewise.policies.exact:exact_policy",
 }
 
+_ELSEWHERE = {"service": "stagewise.client.federation:federation_factory"}
+
 PolicyLike = str | Policy | PolicyFactory
 """A name, a policy, or a function that makes one for a scenario."""
 
@@ -76,6 +78,10 @@ def policy_name(policy: PolicyLike) -> str:
 def policy_factory(name: str) -> PolicyFactory:
     """The factory of the policy called `name`; behind a colon may stand how a method is read."""
     name = policy_name(name)
+    if "://" in name:  # a service's
+        factory_at = load_named("method", "service", _ELSEWHERE, ENTRY_POINTS)
+        made: PolicyFactory = factory_at(name)
+        return made
     base, _, reading = name.partition(":")
     if reading and base in policy_names():
         read: Any = policy_factory(base)

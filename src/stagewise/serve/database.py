@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -20,7 +21,8 @@ class Database:
     """Opens `url` (a file of SQLite, or `postgresql://...`) and brings its tables up to date."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        self.bells: list[Event] = []
+        """Rung when there is work for whoever waits for it in this process."""
         self._engine = _engine(url)
         try:
             with self.writing() as connection:
@@ -44,6 +46,10 @@ class Database:
         """What was kept before the block, seen as of one moment for each question."""
         with self._engine.connect().execution_options(**_READS) as connection:
             yield connection
+
+    def ring(self) -> None:
+        for bell in self.bells:
+            bell.set()
 
     def close(self) -> None:
         self._engine.dispose()

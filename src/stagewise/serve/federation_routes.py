@@ -10,6 +10,7 @@ from stagewise.policies.registry import policy_names
 from stagewise.serve.bounds import known_bounds
 from stagewise.serve.federations import summary_of
 from stagewise.serve.jobs import BoundsSettings
+from stagewise.serve.live import require_ready
 from stagewise.serve.refusals import Conflict
 from stagewise.serve.requests import (
     Count,
@@ -112,6 +113,15 @@ def create(request: Request, name: FederationName, body: Body) -> Response:
 def federation(request: Request, name: FederationName) -> Response:
     allowed(request, "read", name)
     return json_answer(summary_of(service_of(request).store.federation(name)))
+
+
+@router.get("/federations/{name}/ready")
+def ready(request: Request, name: FederationName) -> Response:
+    """Whether its policy is made: 200, or 409 with `Retry-After` as long as it is being made."""
+    allowed(request, "read", name)
+    row = service_of(request).store.federation(name)
+    require_ready(row)
+    return json_answer({"state": row.state})
 
 
 @router.delete("/federations/{name}")

@@ -6,6 +6,7 @@ A job whose process was killed is taken up by another, or by the same one starte
 import time
 import uuid
 from collections.abc import Sequence
+from threading import Event
 from typing import Any
 
 from sqlalchemy import and_, func, insert, or_, select, update
@@ -47,11 +48,18 @@ class JobQueue:
                     "created": time.time(),
                 }
                 result = connection.execute(insert(JOBS).values(row))
-                return int(result.inserted_primary_key[0])  # type: ignore[index]
+            self._database.ring()
+            return int(result.inserted_primary_key[0])  # type: ignore[index]
         except IntegrityError:
             which = and_(JOBS.c.federation == federation, JOBS.c.kind == kind, JOBS.c.key == key)
             with self._database.reading() as connection:
                 return int(connection.execute(select(JOBS.c.number).where(which)).scalar_one())
+
+    def bell(self) -> Event:
+        """What is set when a job is ordered in this process."""
+        bell = Event()
+        self._database.bells.append(bell)
+        return bell
 
     def job(self, number: int) -> Entry:
         with self._database.reading() as connection:

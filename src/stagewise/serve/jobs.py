@@ -59,11 +59,13 @@ class Workers:
             "plan": self._plan,
             "bounds": self._bounds,
         }
+        bell = self._queue.bell()
         while not self._end.is_set():
             try:
+                bell.clear()
                 job = self._queue.take(kinds)
                 if job is None:
-                    self._end.wait(_IDLE_S)
+                    bell.wait(_IDLE_S)
                     continue
                 with self._alive(job):
                     self._ended(job, carry_out[job.kind])

@@ -195,10 +195,7 @@ class LiveFederation:
         if self._policy is not None and self._store.position(self.name) == self._at:
             return self._policy
         row = self._store.federation(self.name)
-        if row.state == "failed":
-            raise Conflict(f"federation {self.name!r}: its policy could not be made: {row.error}")
-        if row.state != "ready":
-            raise NotReady(f"federation {self.name!r}: its policy is being made; ask again")
+        require_ready(row)
         try:
             return self._caught_up(row)
         except BaseException:
@@ -250,6 +247,14 @@ class LiveFederation:
         if plan is not None and plan != self._following:
             policy.follow(plan_of(self._store.plan(self.name, plan), self.scenario))
             self._following = plan
+
+
+def require_ready(row: Entry) -> None:
+    """Raise an error unless the policy of a federation is made."""
+    if row.state == "failed":
+        raise Conflict(f"federation {row.name!r}: its policy could not be made: {row.error}")
+    if row.state != "ready":
+        raise NotReady(f"federation {row.name!r}: its policy is being made; ask again")
 
 
 def _decided(policy: Policy, round_: Round, losses: dict[int, float]) -> Decision:

@@ -105,6 +105,7 @@ class Store:
                     f"name = {name!r}: is taken by a federation with another scenario or other options"
                 ) from None
             return False
+        self.database.ring()
         return True
 
     def federation(self, name: str) -> Entry:
