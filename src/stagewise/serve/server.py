@@ -59,25 +59,25 @@ def serve(settings: ServerSettings) -> None:
     """Serve until interrupted."""
     settings.check()
     access = Access(None if settings.tokens is None else load_tokens(settings.tokens))
-    listening = _listen(settings)
-    service = Service.open(settings.store, settings.runs, access)
-    app = make_app(service, rate=settings.rate, loopback_only=settings.tokens is None)
-    set_up_logs(settings.log_requests)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        ws="none",
-        server_header=False,
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
-        timeout_graceful_shutdown=2,
-        timeout_keep_alive=60,
-    )
-    scheme = "http" if settings.tls_cert is None else "https"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"{scheme}://{host}:{listening.getsockname()[1]}", flush=True)
-    uvicorn.Server(config).run(sockets=[listening])
+    with _listen(settings) as listening:
+        service = Service.open(settings.store, settings.runs, access)
+        app = make_app(service, rate=settings.rate, loopback_only=settings.tokens is None)
+        set_up_logs(settings.log_requests)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            ws="none",
+            server_header=False,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+            timeout_graceful_shutdown=2,
+            timeout_keep_alive=60,
+        )
+        scheme = "http" if settings.tls_cert is None else "https"
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        print(f"{scheme}://{host}:{listening.getsockname()[1]}", flush=True)
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listen(settings: ServerSettings) -> socket.socket:
