@@ -10,13 +10,13 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 import msgspec
-import uvicorn
 
 import stagewise
 from helpers import wait_until
 from stagewise.client.wire import request_of
 from stagewise.serve.access import Access
 from stagewise.serve.app import make_app
+from stagewise.serve.server import make_server
 from stagewise.serve.service import Service
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
@@ -73,8 +73,7 @@ def serving(store: str, runs: str | None = None, **options: Any) -> Iterator[Cli
     """A client of a server on `store`, in a thread of this process."""
     service = Service.open(store, runs, options.pop("access", Access(None)))
     app = make_app(service, **options)
-    config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    server = make_server(app)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

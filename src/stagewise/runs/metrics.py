@@ -60,7 +60,7 @@ def check_metrics_port(port: int | None) -> int | None:
         raise StagewiseError(
             "metrics_port: needs prometheus_client: pip install 'stagewise-hfl[serve]'"
         )
-    return whole("metrics_port", port, 0, 65535)
+    return whole("metrics_port", port, 1, 65535)
 
 
 def serve_metrics(port: int) -> tuple[Callable[[RoundRecord], None], Callable[[], None]]:

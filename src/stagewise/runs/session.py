@@ -17,6 +17,7 @@ from stagewise.policies.replanned import PlanStore
 from stagewise.runs.config import RunConfig
 from stagewise.runs.directory import CHECKPOINT, Recorder, RunDirectory
 from stagewise.runs.loggers import make_logger
+from stagewise.runs.metrics import serve_metrics
 from stagewise.runs.progress import progress
 from stagewise.runs.records import RoundRecord
 from stagewise.runs.run import Run, RunDiverged, load_run
@@ -43,6 +44,8 @@ class Session:
     """Called with each round before the checkpoint that makes it count."""
     show_progress: bool = False
     loggers: Sequence[str] = ()
+    metrics_port: int | None = None
+    """Where counters for Prometheus are served; nowhere by default."""
 
     def run_in(self, directory: RunDirectory, recorder: Recorder) -> Run:
         """The rounds that are left of the run in `directory`, which `recorder` writes to."""
@@ -104,6 +107,12 @@ class Session:
             log_round, close = make_logger(name, self.config, so_far.path)
             stack.callback(close)
             listeners.append(log_round)
+        if self.metrics_port is not None:
+            add, close = serve_metrics(self.metrics_port)
+            stack.callback(close)
+            for record in so_far.records:
+                add(record)
+            listeners.append(add)
         if self.show_progress:
             done = len(so_far.records)
             listeners.append(stack.enter_context(progress(self.config.rounds, done)))

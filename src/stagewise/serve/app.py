@@ -46,6 +46,7 @@ def make_app(
         openapi_url="/v1/openapi.json",
     )
     app.state.service = service
+    app.state.stopping = lambda: False
     for routes in (federation_routes, run_routes, event_routes):
         app.include_router(routes.router)
     app.include_router(page_router)

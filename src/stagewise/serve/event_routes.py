@@ -74,7 +74,7 @@ def _stream(request: Request, newer: Events, after: int) -> StreamingResponse:
         streams.inc()
         try:
             yield b"retry: 1000\n\n"
-            while not await request.is_disconnected():
+            while not (request.app.state.stopping() or await request.is_disconnected()):
                 found = await asyncio.to_thread(newer, last)
                 for number, kind, data in found:
                     last = number

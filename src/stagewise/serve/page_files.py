@@ -3,14 +3,17 @@
 from functools import cache
 from importlib.resources import files
 
+import msgspec
 from fastapi import APIRouter, Response
 
+from stagewise.report.style import EDGE_COLOURS, METHODS, style_of
 from stagewise.serve.refusals import Unknown
 
 page_router = APIRouter(include_in_schema=False)
 
 _KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _PLOTLY = "plotly.min.js"
+_COLOURS = "colours.js"
 
 
 @page_router.get("/")
@@ -36,11 +39,25 @@ def _answer(name: str) -> Response:
 @cache
 def _names() -> frozenset[str]:
     ours = {item.name for item in files("stagewise.serve").joinpath("page").iterdir()}
-    return frozenset({name for name in ours if name.rpartition(".")[2] in _KINDS} | {_PLOTLY})
+    return frozenset(
+        {name for name in ours if name.rpartition(".")[2] in _KINDS} | {_PLOTLY, _COLOURS}
+    )
 
 
 @cache
 def _content(name: str) -> bytes:
     if name == _PLOTLY:
         return files("plotly").joinpath("package_data", _PLOTLY).read_bytes()
+    if name == _COLOURS:
+        return _colours()
     return files("stagewise.serve").joinpath("page", name).read_bytes()
+
+
+def _colours() -> bytes:
+    """The colours of reports and experiments, as a script."""
+    methods = {name: style.colour for name, style in METHODS.items()}
+    told = {"EDGES": EDGE_COLOURS, "METHODS": methods, "OTHER": style_of("").colour}
+    return b"".join(
+        b"export const %s = %s;\n" % (name.encode(), msgspec.json.encode(value))
+        for name, value in told.items()
+    )

@@ -43,6 +43,8 @@ class RunSummary(msgspec.Struct, kw_only=True, frozen=True):
     """Of all rounds together."""
     changed: float = 0.0
     error: str | None = None
+    files: list[str] = []
+    """Those that can be fetched."""
 
 
 class RunsFolder:
@@ -106,7 +108,8 @@ class RunsFolder:
     def summary(self, name: str) -> RunSummary:
         """What is told of a run in lists; of one that cannot be read, why."""
         folder = self.folder(name)
-        told: dict[str, Any] = {"name": name}
+        there = [file for file in FILES if (folder / file).is_file()]
+        told: dict[str, Any] = {"name": name, "files": there}
         try:
             directory = RunDirectory(folder)
             config, records = directory.config(), directory.rounds()

@@ -4,8 +4,10 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from stagewise.errors import StagewiseError, shown
 from stagewise.serve.access import Access, load_tokens
@@ -63,21 +65,28 @@ def serve(settings: ServerSettings) -> None:
         service = Service.open(settings.store, settings.runs, access)
         app = make_app(service, rate=settings.rate, loopback_only=settings.tokens is None)
         set_up_logs(settings.log_requests)
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            ws="none",
-            server_header=False,
-            ssl_certfile=settings.tls_cert,
-            ssl_keyfile=settings.tls_key,
-            timeout_graceful_shutdown=2,
-            timeout_keep_alive=60,
-        )
+        server = make_server(app, ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key)
         scheme = "http" if settings.tls_cert is None else "https"
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         print(f"{scheme}://{host}:{listening.getsockname()[1]}", flush=True)
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
+
+
+def make_server(app: FastAPI, **options: Any) -> uvicorn.Server:
+    """What answers requests; streams of events end when it is to end."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=2,
+        timeout_keep_alive=60,
+        **options,
+    )
+    server = uvicorn.Server(config)
+    app.state.stopping = lambda: server.should_exit
+    return server
 
 
 def _listen(settings: ServerSettings) -> socket.socket:
