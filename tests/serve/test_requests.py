@@ -195,7 +195,7 @@ def test_what_openapi_says_can_be_asked(tmp_path):
     from hypothesis import HealthCheck, Phase, given, settings
 
     few = settings(
-        max_examples=cases(40),
+        max_examples=cases(20),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],

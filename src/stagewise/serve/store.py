@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, and_, func, insert, select, update
+from sqlalchemy import Row, and_, bindparam, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from stagewise.serve.database import Database
@@ -14,6 +14,28 @@ from stagewise.serve.settings import FederationSettings, PolicyWords
 from stagewise.serve.tables import BOUNDS, ENTRIES, FEDERATIONS, JOBS, PLANS, SCENARIOS
 
 Entry = Row[Any]
+
+
+def _or_before(name: str) -> Any:
+    """A new value of a column of federations; null leaves the one before."""
+    column = FEDERATIONS.c[name]
+    return func.coalesce(bindparam(f"new_{name}", type_=column.type), column)
+
+
+# What every decision asks is built once: building a statement takes longer than carrying it out.
+_FEDERATION = FEDERATIONS.c.name == bindparam("federation_name")
+_POSITION = select(FEDERATIONS.c.last).where(_FEDERATION)
+_ADVANCE = (
+    update(FEDERATIONS)
+    .where(and_(_FEDERATION, FEDERATIONS.c.last == bindparam("at")))
+    .values(
+        last=bindparam("new_last"),
+        last_round=_or_before("last_round"),
+        snapshot_at=_or_before("snapshot_at"),
+        snapshot=_or_before("snapshot"),
+    )
+)
+_ADD_ENTRIES = insert(ENTRIES)
 
 
 class NewEntry(msgspec.Struct, frozen=True):
@@ -120,9 +142,7 @@ class Store:
     def position(self, name: str) -> int:
         """The number of its newest entry."""
         with self.database.reading() as connection:
-            found = connection.execute(
-                select(FEDERATIONS.c.last).where(FEDERATIONS.c.name == name)
-            ).scalar()
+            found = connection.execute(_POSITION, {"federation_name": name}).scalar()
         if found is None:
             raise Unknown(f"federation {name!r}: must be one that was created before")
         return int(found)
@@ -156,21 +176,20 @@ class Store:
         """Keep `entries` if the newest one is still number `at`; otherwise nothing is kept."""
         now = time.time()
         rounds = [entry.round for entry in entries if entry.kind == "decision"]
-        values: dict[str, Any] = {"last": at + len(entries)}
-        if rounds:
-            values["last_round"] = rounds[-1]
-        if snapshot is not None:
-            values |= {"snapshot_at": snapshot.at, "snapshot": snapshot.state}
+        values = {
+            "federation_name": name,
+            "at": at,
+            "new_last": at + len(entries),
+            "new_last_round": rounds[-1] if rounds else None,
+            "new_snapshot_at": None if snapshot is None else snapshot.at,
+            "new_snapshot": None if snapshot is None else snapshot.state,
+        }
         with self.database.writing() as connection:
-            changed = connection.execute(
-                update(FEDERATIONS)
-                .where(and_(FEDERATIONS.c.name == name, FEDERATIONS.c.last == at))
-                .values(values)
-            )
+            changed = connection.execute(_ADVANCE, values)
             if changed.rowcount == 0:
                 return False
             connection.execute(
-                insert(ENTRIES),
+                _ADD_ENTRIES,
                 [
                     {
                         "federation": name,
