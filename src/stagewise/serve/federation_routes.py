@@ -30,9 +30,9 @@ from stagewise.serve.requests import (
     service_of,
 )
 from stagewise.serve.settings import FederationSettings, PlanSettings
-from stagewise.serve.sources import FederationSource, checks, starting_round
+from stagewise.serve.sources import FederationSource, checks, tried
 from stagewise.serve.stored_plans import LIBRARY_FILE, PLAN_FILE
-from stagewise.serve.trying import TryRequest, try_round
+from stagewise.serve.trying import TryRequest
 
 router = APIRouter(prefix="/v1", tags=["federations"])
 Body = Annotated[bytes, Depends(body_of)]
@@ -324,17 +324,13 @@ def what_if(request: Request, name: FederationName, body: Body) -> Response:
     """Decide a round again with other limits, weights, estimates or outages; nothing is kept."""
     allowed(request, "read", name)
     source = FederationSource(service_of(request).federations, name)
-    asked = decoded(body, TryRequest)
-    return json_answer(try_round(*starting_round(source, asked.round), asked))
+    return json_answer(tried(source, decoded(body, TryRequest)))
 
 
 @router.get("/jobs/{number}")
 def job(request: Request, number: Number) -> Response:
-    service = service_of(request)
-    caller = service.access.caller(request.headers.get("authorization"))
-    found = service.queue.job(number)
-    if not caller.sees(found.federation):
-        raise Conflict(f"job {number}: is not one of this token's federations")
+    found = service_of(request).queue.job(number)
+    allowed(request, "read", found.federation)
     return job_answer(found)
 
 

@@ -61,6 +61,10 @@ class JobQueue:
         self._database.bells.append(bell)
         return bell
 
+    def ring(self) -> None:
+        """Wake whoever waits for a job in this process."""
+        self._database.ring()
+
     def job(self, number: int) -> Entry:
         with self._database.reading() as connection:
             found = connection.execute(select(JOBS).where(JOBS.c.number == number)).first()

@@ -22,6 +22,7 @@ from stagewise.serve.trying import TryRequest, changed_scenario
 
 _LOG = logging.getLogger("stagewise.serve")
 _IDLE_S = 0.25
+_STOP_S = 2.0
 _KINDS = (("prepare", "plan"), ("bounds",))
 """A thread each: no proof keeps a plan waiting."""
 
@@ -52,6 +53,10 @@ class Workers:
     def stop(self) -> None:
         """Take up no more jobs; one under way is left to whoever comes next."""
         self._end.set()
+        self._queue.ring()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(_STOP_S)
 
     def _work(self, kinds: tuple[str, ...]) -> None:
         carry_out: dict[str, Callable[[Entry], str | None]] = {

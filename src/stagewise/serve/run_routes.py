@@ -17,8 +17,8 @@ from stagewise.serve.requests import (
     json_answer,
     service_of,
 )
-from stagewise.serve.sources import RunSource, checks, starting_round
-from stagewise.serve.trying import TryRequest, try_round
+from stagewise.serve.sources import RunSource, checks, tried
+from stagewise.serve.trying import TryRequest
 
 router = APIRouter(prefix="/v1", tags=["runs"])
 
@@ -79,5 +79,4 @@ def what_if(request: Request, run: RunName, body: Body) -> Response:
     """Decide a round again with other limits, weights, estimates or outages; nothing is kept."""
     allowed(request, "read")
     source = RunSource(service_of(request).runs, run)
-    asked = decoded(body, TryRequest)
-    return json_answer(try_round(*starting_round(source, asked.round), asked))
+    return json_answer(tried(source, decoded(body, TryRequest)))

@@ -9,10 +9,12 @@ from stagewise.checker import check
 from stagewise.client.wire import RoundRequest, round_of_request
 from stagewise.decisions import DecisionRecord
 from stagewise.plans import Plan
+from stagewise.problem.statement import Mode
 from stagewise.runs.directory import RunDirectory
-from stagewise.serve.federations import Federations
+from stagewise.serve.federations import Federations, summary_of
 from stagewise.serve.runs_folder import RunsFolder
 from stagewise.serve.stored_plans import plan_of
+from stagewise.serve.trying import Tried, TryRequest, try_round
 from stagewise.world.rounds import Round, everybody_online
 from stagewise.world.scenario import Scenario
 
@@ -35,6 +37,10 @@ class Source(Protocol):
 
     def plan(self, scenario: Scenario) -> Plan | None:
         """The plan in force, where there is one."""
+        ...
+
+    def mode(self) -> Mode:
+        """Whether every online long-term client must serve."""
         ...
 
 
@@ -67,6 +73,10 @@ class FederationSource:
             return None
         return plan_of(store.plan(self._name, number or 0), scenario)
 
+    def mode(self) -> Mode:
+        words = summary_of(self._federations.store.federation(self._name)).policy
+        return "flexible" if words is None else words.mode
+
 
 class RunSource:
     """A run."""
@@ -88,6 +98,10 @@ class RunSource:
     def plan(self, scenario: Scenario) -> Plan | None:
         return self._directory.plan(scenario)
 
+    def mode(self) -> Mode:
+        how = self._directory.config().plan_b or {}
+        return "strict" if how.get("mode") == "strict" else "flexible"
+
 
 def checks(source: Source, first: int, count: int) -> list[str]:
     """What `stagewise check` says of some rounds."""
@@ -95,7 +109,13 @@ def checks(source: Source, first: int, count: int) -> list[str]:
     return check(source.scenario(), decisions, rounds)
 
 
-def starting_round(source: Source, index: int | None) -> tuple[Round, Plan | None]:
+def tried(source: Source, request: TryRequest) -> Tried:
+    """What comes of changes to a round of a source."""
+    round_, plan = _starting_round(source, request.round)
+    return try_round(round_, plan, source.mode(), request)
+
+
+def _starting_round(source: Source, index: int | None) -> tuple[Round, Plan | None]:
     """The round that something is tried on, and the plan in force."""
     scenario = source.scenario()
     newest = source.newest()

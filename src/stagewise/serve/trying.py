@@ -12,6 +12,8 @@ from stagewise.loop import run_rounds
 from stagewise.plan_a.planners import plan as make_plan
 from stagewise.plans import Plan, PlanRecord
 from stagewise.policies.plan_policy import PlanPolicy
+from stagewise.policies.policy import Policy
+from stagewise.problem.statement import Mode
 from stagewise.serve.bounds import Bound, optimum
 from stagewise.world.parts import Limits
 from stagewise.world.records import Count
@@ -75,7 +77,7 @@ def changed_scenario(scenario: Scenario, request: TryRequest) -> Scenario:
     return replace(scenario, **changes, file_sha256=None) if changes else scenario
 
 
-def try_round(given: Round, plan: Plan | None, request: TryRequest) -> Tried:
+def try_round(given: Round, plan: Plan | None, mode: Mode, request: TryRequest) -> Tried:
     """Decide `given` with the changes of a request, and find the optimum beside it.
 
     The decision follows `plan` where the scenario is the same, else a new one by local search.
@@ -93,7 +95,7 @@ def try_round(given: Round, plan: Plan | None, request: TryRequest) -> Tried:
         if plan is None or scenario is not given.scenario:
             followed = make_plan(scenario, method="local-search", seconds=PLAN_S)
         assert followed is not None
-        decision = _decided(followed, round_)
+        decision = _decided(PlanPolicy(followed, mode=mode), round_)
         return Tried(
             decision=decision.record(),
             optimum=best.result(),
@@ -102,8 +104,8 @@ def try_round(given: Round, plan: Plan | None, request: TryRequest) -> Tried:
         )
 
 
-def _decided(plan: Plan, round_: Round) -> Decision:
-    return next(run_rounds(PlanPolicy(plan), [round_])).decision
+def _decided(policy: Policy, round_: Round) -> Decision:
+    return next(run_rounds(policy, [round_])).decision
 
 
 def _given(changes: msgspec.Struct) -> dict[str, float]:
