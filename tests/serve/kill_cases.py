@@ -14,6 +14,7 @@ import msgspec
 from serve_cases import decided_in_process, scenario_file, small_rounds, small_scenario, timeless
 
 import stagewise
+from helpers import wait_until
 from stagewise.client.http import Connection
 from stagewise.client.wire import request_of
 
@@ -67,13 +68,12 @@ def kill_under_load(store: str, moments: int, folder: Path, seed: int = 0) -> tu
         for thread in threads:
             thread.start()
         for _ in range(moments):
-            connection.ask("GET", "/readyz")
+            _await_progress(asked)
             time.sleep(draw.uniform(0.0, 0.6))
             server.kill()
             server.wait()
             server = start_server(store, port, folder)
-        connection.ask("GET", "/readyz")
-        time.sleep(0.2)
+        _await_progress(asked)
         enough.set()
         for thread in threads:
             thread.join()
@@ -85,6 +85,18 @@ def kill_under_load(store: str, moments: int, folder: Path, seed: int = 0) -> tu
         server.kill()
         server.wait()
     return sum(len(client.lines) for client in asked), moments
+
+
+def _await_progress(asked: list[Asked]) -> None:
+    """Wait until every client was told something since the last kill."""
+    before = [len(client.lines) for client in asked]
+    wait_until(
+        lambda: all(
+            client.error is not None or len(client.lines) > count
+            for client, count in zip(asked, before, strict=True)
+        ),
+        120.0,
+    )
 
 
 def _ask(client: Asked, port: int, rounds: list, enough: Event) -> None:

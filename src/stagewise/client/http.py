@@ -60,7 +60,7 @@ class Connection:
                 if answer.status not in _AGAIN or wait is None or late:
                     raise ServiceError(answer.status, _message(answer.status, content))
             time.sleep(pause)
-            pause = min(1.0, 2 * pause)
+            pause = min(0.5, 2 * pause)
 
     def close(self) -> None:
         if self._open is not None:

@@ -24,6 +24,7 @@ class Database:
         self.bells: list[Event] = []
         """Rung when there is work for whoever waits for it in this process."""
         self._engine = _engine(url)
+        self._closed = False
         try:
             with self.writing() as connection:
                 migrate(connection)
@@ -38,20 +39,30 @@ class Database:
 
         On SQLite there is one at a time.
         """
-        with self._engine.begin() as connection:
+        with self._connected() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """What was kept before the block, seen as of one moment for each question."""
-        with self._engine.connect().execution_options(**_READS) as connection:
-            yield connection
+        with self._connected() as connection:
+            yield connection.execution_options(**_READS)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        with self._engine.connect() as connection:
+            try:
+                yield connection
+            finally:
+                if self._closed:  # there is no pool to go back to
+                    connection.invalidate()
 
     def ring(self) -> None:
         for bell in self.bells:
             bell.set()
 
     def close(self) -> None:
+        self._closed = True
         self._engine.dispose()
 
 
