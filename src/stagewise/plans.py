@@ -199,7 +199,12 @@ def save_plan(plan: Plan, path: str | Path) -> None:
     if plan.library is not None and str(path) != STANDARD_STREAM:
         name = library_name(path)
         save_library(plan.library, Path(path).with_name(name))
-    write_bytes(path, msgspec.json.format(msgspec.json.encode(plan.record(name)), indent=1) + b"\n")
+    write_bytes(path, encode_plan(plan, name))
+
+
+def encode_plan(plan: Plan, library: str | None) -> bytes:
+    """The content of a plan file; `library` is the name of its side file."""
+    return msgspec.json.format(msgspec.json.encode(plan.record(library)), indent=1) + b"\n"
 
 
 def load_plan_record(path: str | Path) -> PlanRecord:
@@ -226,12 +231,18 @@ def load_plan(path: str | Path, scenario: Scenario) -> Plan:
     'local-search'
     """
     record = load_plan_record(path)
+    return plan_from_record(record, scenario, path, _library(record, scenario, path))
+
+
+def plan_from_record(
+    record: PlanRecord, scenario: Scenario, path: str | Path, library: Library | None
+) -> Plan:
+    """The plan that a file holds; errors call it `path`."""
     if record.scenario_sha256 != scenario.sha256:
         raise StagewiseError(
             f"{path}: scenario_sha256 = {shown(record.scenario_sha256)}: the plan must be made for "
             f"this scenario, whose SHA-256 is {scenario.sha256}"
         )
-    library = _library(record, scenario, path)
     with errors_at(path):
         if tuple(edge.id for edge in record.edges) != scenario.edges.ids:
             raise StagewiseError("edges: must be the scenario's edges in their order")

@@ -13,7 +13,7 @@ replanning work over it or are refused in one line.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
 
 import numpy as np
@@ -65,20 +65,30 @@ def conformance_problems(factory: PolicyFactory, *, seeds: int = 2) -> list[str]
     """
     problems: list[str] = []
     for seed in range(seeds):
-        # What a search finds within a time limit is not the same twice.
-        def make(scenario: Scenario, seed: int = seed) -> Policy:
-            return make_policy(factory, scenario, seed)
-
-        for name, rounds in _cases(seed):
-            problems += _lines(f"{name}, seed {seed}", _try(make, rounds))
-        rounds = bernoulli(numeric(clients=30, edges=3, seed=seed), 2 * _ROUNDS, seed)
-        problems += _lines(f"state, seed {seed}", _try_state(make, rounds))
-        problems += _lines(f"feedback, seed {seed}", _try_feedback(make, rounds))
-        for name, wrap in _WRAPPERS.items():
-            problems += _lines(f"wrapped, seed {seed}: {name}", _try_wrapper(make, wrap, rounds))
-        limited = _try_time_limit(factory, seed)
-        problems += _lines(f"{_SECONDS} s for a decision, seed {seed}", limited)
+        with ExitStack() as stack:
+            problems += _problems(factory, seed, stack)
     return problems
+
+
+def _problems(factory: PolicyFactory, seed: int, stack: ExitStack) -> Iterator[str]:
+    """With one seed; `stack` gets what closes the policies that were made."""
+
+    def made(scenario: Scenario, seconds: float | None = None) -> Policy:
+        policy = make_policy(factory, scenario, seed, seconds)
+        stack.callback(policy.close)
+        return policy
+
+    # What a search finds within a time limit is not the same twice.
+    make: Make = made
+    for name, rounds in _cases(seed):
+        yield from _lines(f"{name}, seed {seed}", _try(make, rounds))
+    rounds = bernoulli(numeric(clients=30, edges=3, seed=seed), 2 * _ROUNDS, seed)
+    yield from _lines(f"state, seed {seed}", _try_state(make, rounds))
+    yield from _lines(f"feedback, seed {seed}", _try_feedback(make, rounds))
+    for name, wrap in _WRAPPERS.items():
+        yield from _lines(f"wrapped, seed {seed}: {name}", _try_wrapper(make, wrap, rounds))
+    limited = _try_time_limit(lambda scenario: made(scenario, _SECONDS), seed)
+    yield from _lines(f"{_SECONDS} s for a decision, seed {seed}", limited)
 
 
 def assert_conforms(factory: PolicyFactory, *, seeds: int = 2) -> None:
@@ -196,14 +206,14 @@ def _trained(outcome: Outcome) -> Outcome:
     return replace(outcome, clients=clients, accuracy=float(draw()), loss=float(draw()))
 
 
-def _try_time_limit(factory: PolicyFactory, seed: int) -> Iterator[str]:
+def _try_time_limit(make: Make, seed: int) -> Iterator[str]:
     """Whole answers in the time that is given, with links down too."""
     scenario = numeric(clients=60, edges=3, seed=seed)
     rounds = bernoulli(scenario, _ROUNDS, seed)
     rounds[1] = replace(rounds[1], up=np.arange(len(scenario.links)) % 4 != 0)
     rounds[2] = replace(rounds[2], up=scenario.links.edge != 0)
     with _attempt(_MAKING):
-        policy = make_policy(factory, scenario, seed, _SECONDS)
+        policy = make(scenario)
     for round_ in rounds:
         began = time.perf_counter()
         with _attempt(f"round {round_.index}: decide "):

@@ -110,6 +110,15 @@ def test_stopped_with_another_forecast(tmp_path, monkeypatch):
     assert plans != contents(tmp_path / "rolling")["plans/round-000005.json"]
 
 
+def test_a_policy_around_another_is_resumed_whole(tmp_path, monkeypatch):
+    """`pool-balanced` wraps one that follows a plan: the plan alone is not the policy."""
+    options = {"policy": "pool-balanced", "replanning": Replanning()}
+    small_run(tmp_path / "whole", **options)
+    stopped_after(4, tmp_path / "run", monkeypatch, **options)
+    assert resume(tmp_path / "run").finished
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
 def test_stopped_between_any_two_writes(uninterrupted, tmp_path, monkeypatch):
     """Every byte that reaches the disk is followed by a stop, once."""
     folder = tmp_path / "run"

@@ -12,6 +12,7 @@ from stagewise.cli import (
     deploy_commands,
     instance_commands,
     planning_commands,
+    serve_commands,
     simulation_commands,
     world_commands,
 )
@@ -50,6 +51,8 @@ app.command()(simulation_commands.resume)
 app.command()(simulation_commands.rollback)
 app.command()(simulation_commands.report)
 app.command()(data_commands.data)
+app.command()(serve_commands.serve)
+app.command()(serve_commands.token)
 app.add_typer(deploy_commands.deploy_app, name="deploy")
 
 

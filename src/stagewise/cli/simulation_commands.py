@@ -89,6 +89,7 @@ _PARTICIPATION = {
         ),
         "workers": (Workers, None),
         "log": (Loggers, None),
+        "metrics_port": option(int, None, "Port of 127.0.0.1 where Prometheus finds counters."),
     }
 )
 def simulate(

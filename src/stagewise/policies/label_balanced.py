@@ -5,6 +5,7 @@ import numpy as np
 from stagewise.decisions import Answer
 from stagewise.errors import StagewiseError
 from stagewise.outcomes import Outcome, State
+from stagewise.plans import Plan
 from stagewise.policies.plan_policy import pool_flexible
 from stagewise.policies.policy import Policy, Wrapper
 from stagewise.world.checks import finite
@@ -89,8 +90,10 @@ class LabelBalanced(Wrapper):
         self._served = state.get("served")
 
 
-def pool_balanced(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
+def pool_balanced(
+    scenario: Scenario, *, seed: int, seconds: float | None, plan: Plan | None = None
+) -> Policy:
     """The pool, free in every round, with labels in balance over the rounds."""
-    policy = LabelBalanced(pool_flexible(scenario, seed=seed, seconds=seconds))
+    policy = LabelBalanced(pool_flexible(scenario, seed=seed, seconds=seconds, plan=plan))
     policy.name = "pool-balanced"
     return policy

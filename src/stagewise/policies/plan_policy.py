@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import get_args
+from typing import Protocol, get_args
 
 from stagewise.decisions import Answer
 from stagewise.plan_a.planners import plan as make_plan
@@ -10,7 +10,7 @@ from stagewise.plan_b.ccu import cluster_based_update
 from stagewise.plan_b.pool import library_of, load_pool, pool
 from stagewise.plan_b.repair import repair
 from stagewise.plans import Plan
-from stagewise.policies.policy import Policy, PolicyFactory
+from stagewise.policies.policy import Policy
 from stagewise.problem.statement import Mode
 from stagewise.warm_up import warm_up, warm_up_association
 from stagewise.world.checks import finite, instance_of, one_of
@@ -89,16 +89,33 @@ class PlanPolicy(Policy):
 
 
 def stagewise_paper(
-    scenario: Scenario, *, seed: int, seconds: float | None, reading: str = ""
+    scenario: Scenario,
+    *,
+    seed: int,
+    seconds: float | None,
+    plan: Plan | None = None,
+    reading: str = "",
 ) -> Policy:
     """StagewiseHFL as the paper has it: Algs. 2 and 3, in a reading of theirs, then Alg. 4."""
     method = f"paper:{reading}" if reading else "paper"
-    return PlanPolicy(make_plan(scenario, method=method, seed=seed), "ccu", "strict", seconds)
+    plan = plan or make_plan(scenario, method=method, seed=seed)
+    return PlanPolicy(plan, "ccu", "strict", seconds)
 
 
-def _planned(planner: str, method: str, mode: Mode) -> PolicyFactory:
-    def make(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
-        return PlanPolicy(make_plan(scenario, method=planner, seed=seed), method, mode, seconds)
+class PlannedFactory(Protocol):
+    """Makes a policy that follows a plan: the one that is given, or else its own."""
+
+    def __call__(
+        self, scenario: Scenario, *, seed: int, seconds: float | None, plan: Plan | None = None
+    ) -> Policy: ...
+
+
+def _planned(planner: str, method: str, mode: Mode) -> PlannedFactory:
+    def make(
+        scenario: Scenario, *, seed: int, seconds: float | None, plan: Plan | None = None
+    ) -> Policy:
+        plan = plan or make_plan(scenario, method=planner, seed=seed)
+        return PlanPolicy(plan, method, mode, seconds)
 
     return make
 

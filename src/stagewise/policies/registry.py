@@ -8,6 +8,7 @@ from inspect import signature
 from typing import Any
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.plans import Plan
 from stagewise.plug_ins import load_named, names_in
 from stagewise.policies.compose import Compose
 from stagewise.policies.policy import Policy, PolicyFactory
@@ -45,6 +46,8 @@ _BUILT_IN = {
     "exact": "stagewise.policies.exact:exact_policy",
 }
 
+_ELSEWHERE = {"service": "stagewise.client.federation:federation_factory"}
+
 PolicyLike = str | Policy | PolicyFactory
 """A name, a policy, or a function that makes one for a scenario."""
 
@@ -75,6 +78,10 @@ def policy_name(policy: PolicyLike) -> str:
 def policy_factory(name: str) -> PolicyFactory:
     """The factory of the policy called `name`; behind a colon may stand how a method is read."""
     name = policy_name(name)
+    if "://" in name:  # a service's
+        factory_at = load_named("method", "service", _ELSEWHERE, ENTRY_POINTS)
+        made: PolicyFactory = factory_at(name)
+        return made
     base, _, reading = name.partition(":")
     if reading and base in policy_names():
         read: Any = policy_factory(base)
@@ -104,8 +111,25 @@ def _composed(selector: str, associator: str) -> PolicyFactory:
     return make
 
 
+def _made_by_name(
+    name: str, scenario: Scenario, seed: int, seconds: float | None, plan: Plan | None
+) -> Policy:
+    factory: Any = policy_factory(name)
+    if plan is not None and "plan" in signature(factory).parameters:
+        policy: Policy = factory(scenario, seed=seed, seconds=seconds, plan=plan)
+        return policy
+    policy = factory(scenario, seed=seed, seconds=seconds)
+    if plan is not None:
+        policy.follow(plan)
+    return policy
+
+
 def make_policy(
-    policy: PolicyLike, scenario: Scenario, seed: int = 0, seconds: float | None = None
+    policy: PolicyLike,
+    scenario: Scenario,
+    seed: int = 0,
+    seconds: float | None = None,
+    plan: Plan | None = None,
 ) -> Policy:
     """The policy of that name, or by that factory, or the policy itself; ready to decide.
 
@@ -119,6 +143,8 @@ def make_policy(
         Of every random draw.
     seconds : float, optional
         The time that one decision may take.
+    plan : Plan, optional
+        The one to follow, for a policy that follows one; by default it makes its own.
 
     Examples
     --------
@@ -134,7 +160,7 @@ def make_policy(
     warm_up()
     made: object = policy
     if isinstance(policy, str):
-        made = policy_factory(policy)(scenario, seed=seed, seconds=seconds)
+        made = _made_by_name(policy, scenario, seed, seconds, plan)
     elif callable(policy) and not isinstance(policy, Policy):
         try:
             signature(policy).bind(scenario, seed=seed, seconds=seconds)

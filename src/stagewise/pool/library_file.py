@@ -21,6 +21,11 @@ def library_name(plan: str | Path) -> str:
 
 
 def save_library(library: Library, path: str | Path) -> None:
+    write_bytes(path, encode_library(library))
+
+
+def encode_library(library: Library) -> bytes:
+    """The content of the side file."""
     from safetensors.numpy import save
 
     tensors: dict[str, Any] = {
@@ -29,15 +34,19 @@ def save_library(library: Library, path: str | Path) -> None:
         "client_price": library.prices.client,
         "delay_price": library.prices.delay,
     }
-    write_bytes(path, bytes(save(tensors, metadata={"format": FORMAT})))
+    return bytes(save(tensors, metadata={"format": FORMAT}))
 
 
 def load_library(path: str | Path, scenario: Scenario) -> Library:
     """Read a library made for `scenario`; one that does not fit it is an error."""
+    return decode_library(read_bytes(path), scenario, path)
+
+
+def decode_library(content: bytes, scenario: Scenario, path: str | Path) -> Library:
+    """The library in the content of a side file; errors call it `path`."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    content = read_bytes(path)
     try:
         tensors = {name: array.copy() for name, array in load(content).items()}
         start, clients = tensors["start"], tensors["clients"]

@@ -109,6 +109,30 @@ def state_from_arrays(plain: State, arrays: ModelWeights) -> State:
     return state
 
 
+def state_to_bytes(state: State) -> bytes:
+    """A policy's state on its own, without a model; of an empty one nothing."""
+    from safetensors.numpy import save
+
+    if not state:
+        return b""
+    plain, arrays = state_to_arrays(state)
+    names = {"policy": msgspec.json.encode(plain).decode()}
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    return bytes(save(whole, metadata=names))
+
+
+def state_from_bytes(content: bytes) -> State:
+    """The state that `state_to_bytes` wrote."""
+    from safetensors.numpy import load
+
+    if not content:
+        return {}
+    length = int.from_bytes(content[:_LENGTH_BYTES], "little")
+    header = msgspec.json.decode(content[_LENGTH_BYTES : _LENGTH_BYTES + length])
+    plain = msgspec.json.decode(header[_METADATA]["policy"])
+    return state_from_arrays(plain, {name: a.copy() for name, a in load(content).items()})
+
+
 def _without_arrays(value: Any, path: str, arrays: ModelWeights) -> Any:
     """`value` with a reference in the place of each array, which goes to `arrays` by its path."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.itemsize <= 8:

@@ -11,8 +11,6 @@ from stagewise.deciding import wrapped
 from stagewise.errors import StagewiseError, TrainingDiverged, shown
 from stagewise.loop import Carrier, PlayedRound, run_rounds
 from stagewise.model_weights import ModelWeights
-from stagewise.plans import Plan
-from stagewise.policies.plan_policy import PlanPolicy
 from stagewise.policies.policy import Policy
 from stagewise.policies.registry import make_policy
 from stagewise.policies.replanned import PlanStore
@@ -20,9 +18,10 @@ from stagewise.runs.checkpoint_files import CHECKPOINT
 from stagewise.runs.collapse import CollapseWatch
 from stagewise.runs.config import RunConfig
 from stagewise.runs.defence import Defence
-from stagewise.runs.directory import CONFIG, Recorder, RunDirectory
+from stagewise.runs.directory import Recorder, RunDirectory
 from stagewise.runs.events import Event
 from stagewise.runs.loggers import make_logger
+from stagewise.runs.metrics import serve_metrics
 from stagewise.runs.progress import announce, progress
 from stagewise.runs.records import RoundRecord
 from stagewise.runs.run import Run, RunDiverged, load_run
@@ -56,6 +55,8 @@ class Session:
     """
     show_progress: bool = False
     loggers: Sequence[str] = ()
+    metrics_port: int | None = None
+    """Where counters for Prometheus are served; nowhere by default."""
 
     def run_in(self, directory: RunDirectory, recorder: Recorder) -> Run:
         """The rounds that are left of the run in `directory`, which `recorder` writes to."""
@@ -133,6 +134,12 @@ class Session:
             log_round, close = make_logger(name, self.config, so_far.path)
             stack.callback(close)
             listeners.append(log_round)
+        if self.metrics_port is not None:
+            add, close = serve_metrics(self.metrics_port)
+            stack.callback(close)
+            for record in so_far.records:
+                add(record)
+            listeners.append(add)
         if self.show_progress:
             done = len(so_far.records)
             listeners.append(stack.enter_context(progress(self.config.rounds, done)))
@@ -170,29 +177,15 @@ def policy_of_folder(directory: RunDirectory, policy: Policy | None = None) -> P
     `policy` is given where it was given to the run as an object.
     """
     config, scenario = directory.config(), directory.scenario()
-    plan, how = directory.plan(scenario), dict(config.plan_b or {})
-    how.pop("diversity", None)
+    plan = directory.plan(scenario)
     if policy is None and config.given_policy:
         raise StagewiseError(
             f"policy: must be given again, as policy {config.policy!r} was given to the run as an object"
         )
-    if policy is None and plan is not None and how:
-        policy = _followed(directory, plan, how)
-    elif policy is None:
-        policy = make_policy(config.policy, scenario, config.seed)
-        if plan is not None:
-            policy.follow(plan)
+    if policy is None:
+        policy = make_policy(config.policy, scenario, config.seed, plan=plan)
     policy.name = config.policy
     return _wrapped(config, policy, directory)
-
-
-def _followed(directory: RunDirectory, plan: Plan, how: dict[str, str | float]) -> Policy:
-    try:
-        return PlanPolicy(plan, **how)  # type: ignore[arg-type]
-    except (TypeError, StagewiseError):
-        raise StagewiseError(
-            f"{directory.path / CONFIG}: plan_b = {shown(how)}: must be as it was when the run began"
-        ) from None
 
 
 def _wrapped(config: RunConfig, policy: Policy, store: PlanStore) -> Policy:

@@ -18,6 +18,7 @@ from stagewise.robust.rules import Aggregator
 from stagewise.runs.config import Participation, Replanning, RunConfig, make_config
 from stagewise.runs.directory import CONFIG, ONLINE, SCENARIO, RunDirectory, check_unused
 from stagewise.runs.loggers import check_loggers
+from stagewise.runs.metrics import check_metrics_port
 from stagewise.runs.progress import announce
 from stagewise.runs.run import Run, load_run
 from stagewise.runs.session import Session, policy_of_folder, policy_of_run
@@ -74,10 +75,11 @@ def simulate(
     workers: int = 1,
     show_progress: bool = False,
     loggers: Iterable[str] = (),
+    metrics_port: int | None = None,
 ) -> Run:
     """Train a model while `policy` decides who trains where; every round is recorded.
 
-    Results depend on everything but `workers`, `show_progress` and `loggers`.
+    Results depend on everything but `workers`, `show_progress`, `loggers` and `metrics_port`.
 
     Parameters
     ----------
@@ -131,6 +133,8 @@ def simulate(
         Whether to show each round on standard error.
     loggers : iterable of str
         `tensorboard`, `mlflow` or both.
+    metrics_port : int, optional
+        The port of 127.0.0.1 at which counters for Prometheus are served as long as the run goes on.
 
     Examples
     --------
@@ -204,6 +208,7 @@ def simulate(
             carrier,
             show_progress=show_progress,
             loggers=loggers,
+            metrics_port=check_metrics_port(metrics_port),
         )
         if out is None:
             return session.run(Run(config, world, online, [], [], None, times.plan_ms))

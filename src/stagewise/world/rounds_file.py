@@ -18,7 +18,9 @@ from stagewise.world.rounds import Round, client_number, round_of
 from stagewise.world.scenario import BoolArray, Scenario
 
 
-class _RoundRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class RoundLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A line of a rounds file: who is online, and what differs from the scenario."""
+
     online: list[str]
     cpu_hz: dict[str, float] = msgspec.field(default_factory=dict)
     links: dict[str, dict[str, float | Measured]] = msgspec.field(default_factory=dict)
@@ -48,12 +50,12 @@ def load_rounds(path: str | Path, scenario: Scenario) -> list[Round]:
     >>> stagewise.load_rounds("rounds.jsonl", scenario)
     [Round(0: 5 of 6 clients online)]
     """
-    lines = decode_json_lines(read_bytes(path), list[str] | _RoundRecord, str(path))
+    lines = decode_json_lines(read_bytes(path), list[str] | RoundLine, str(path))
     rounds = []
     for index, line in enumerate(lines):
-        record = _RoundRecord(online=line) if isinstance(line, list) else line
+        record = RoundLine(online=line) if isinstance(line, list) else line
         with errors_at(f"{path}: round {index}"):
-            rounds.append(_from_record(scenario, record, index))
+            rounds.append(round_from_line(scenario, record, index))
     return rounds
 
 
@@ -79,7 +81,8 @@ def save_rounds(rounds: Sequence[Round], path: str | Path) -> None:
             stream.write(encoder.encode(_to_line(round_)) + b"\n")
 
 
-def _from_record(scenario: Scenario, record: _RoundRecord, index: int) -> Round:
+def round_from_line(scenario: Scenario, record: RoundLine, index: int) -> Round:
+    """The round that a line speaks of."""
     online = round_of(scenario, record.online, index).online
     own = {name: np.full(len(scenario.links), np.nan) for name in LINK_RULES}
     own["cpu_hz"] = np.full(len(scenario.clients), np.nan)
@@ -136,9 +139,17 @@ def _links(
             yield client, edge, by_edge[edge]
 
 
-def _to_line(round_: Round) -> "list[str] | _RoundRecord":
+def _to_line(round_: Round) -> list[str] | RoundLine:
+    record = line_of_round(round_)
+    own = (round_.cpu_hz, round_.gain, round_.delay_s, round_.energy_j)
+    plain = all(values is None for values in own) and not record.down
+    return record.online if plain else record
+
+
+def line_of_round(round_: Round) -> RoundLine:
+    """The line that `round_from_line` makes the round of, whatever its number."""
     scenario = round_.scenario
-    record = _RoundRecord(online=round_.online_ids)
+    record = RoundLine(online=round_.online_ids)
     if round_.cpu_hz is not None:
         given = ~np.isnan(round_.cpu_hz)
         changed = np.flatnonzero(given & (round_.cpu_hz != scenario.clients.cpu_hz))
@@ -158,9 +169,7 @@ def _to_line(round_: Round) -> "list[str] | _RoundRecord":
             record.links.setdefault(client, {})[edge] = both
     if round_.up is not None:
         record.down = _down(round_)
-    own = (round_.cpu_hz, round_.gain, *measured)
-    plain = all(values is None for values in own) and not record.down
-    return record.online if plain else record
+    return record
 
 
 def _ends(scenario: Scenario, link: int) -> tuple[str, str]:

@@ -41,8 +41,12 @@ def load_scenario(path: str | Path) -> Scenario:
     ...
     stagewise.errors.StagewiseError: nowhere.json: cannot be read: No such file or directory
     """
-    content = read_bytes(path)
-    if str(path).endswith(BINARY_SUFFIX):
+    return decode_scenario(read_bytes(path), str(path).endswith(BINARY_SUFFIX), path)
+
+
+def decode_scenario(content: bytes, binary: bool, path: str | Path) -> Scenario:
+    """The scenario in the content of a file; errors call it `path`."""
+    if binary:
         with errors_at(path):
             return scenario_binary.decode(content)
     record = decode_json(content, _ScenarioFile, str(path))

@@ -1,0 +1,201 @@
+"""The service beside the library: what HTTP costs a decision, and what kills and nonsense do to it.
+
+    python benchmarks/serve.py overhead            # decisions in turn over HTTP and in process
+    python benchmarks/serve.py clients             # eight at once, each with a federation of its own
+    python benchmarks/serve.py memory --decisions 100000
+    python benchmarks/serve.py kills --moments 50  # on SQLite; --store postgresql://... for the other
+    python benchmarks/serve.py malformed --requests 10000
+    python benchmarks/serve.py replanning          # decisions while a plan is being made
+
+A real server process on loopback with the default store; 93 clients and 4 edges under `pool`. Times are
+milliseconds.
+"""
+
+import argparse
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+
+import stagewise
+from stagewise.client import Federation
+from stagewise.client.http import Connection
+from stagewise.decisions import make_decision
+from stagewise.outcomes import expected_outcome
+from stagewise.policies.policy import Policy
+from stagewise.world.rounds import Round
+
+sys.path += [str(Path(__file__).parents[1] / "tests" / part) for part in ("", "serve")]
+
+ROUNDS = 400
+
+
+@contextmanager
+def server(store: str | None = None) -> Iterator[tuple[str, int]]:
+    """The address of a server, and its process."""
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        free.close()
+        command = [sys.executable, "-m", "stagewise", "serve", "--port", str(port), "--rate", "1e6"]
+        command += ["--store", store or str(Path(folder) / "store.db")]
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=folder)
+        address = f"http://127.0.0.1:{port}"
+        try:
+            Connection(urlsplit(address), None, 120.0, None).ask("GET", "/readyz")
+            yield address, running.pid
+        finally:
+            running.terminate()
+            running.wait(30)
+
+
+def system() -> tuple[stagewise.Scenario, list[Round]]:
+    scenario = stagewise.generate.numeric(clients=93, edges=4, seed=0)
+    return scenario, stagewise.participation.bernoulli(scenario, rounds=ROUNDS, seed=1)
+
+
+def timed(policy: Policy, round_: Round) -> float:
+    """Milliseconds of a decision, without what is told of it afterwards."""
+    began = time.perf_counter()
+    policy.decide(round_)
+    return 1000 * (time.perf_counter() - began)
+
+
+def spread(times: list[float]) -> str:
+    low, high = np.percentile(times, [50, 99])
+    return f"median {low:.2f}, 99% {high:.2f}"
+
+
+def overhead(arguments: argparse.Namespace) -> None:
+    """The same rounds in turn, so that both meet the same machine."""
+    scenario, rounds = system()
+    own = stagewise.make_policy("pool", scenario)
+    with server(arguments.store) as (address, pid):
+        asked = Federation(f"{address}/pool", scenario)
+        cpu = -cpu_seconds(pid)
+        pairs = [(timed(own, round_), timed(asked, round_)) for round_ in rounds]
+        cpu += cpu_seconds(pid)
+        asked.close()
+    inside, outside = zip(*pairs[20:], strict=True)
+    print(f"in process: {spread(list(inside))}")
+    print(f"over HTTP:  {spread(list(outside))}")
+    print(f"median of the difference: {np.median(np.subtract(outside, inside)):.2f}")
+    print(f"processor time of the server for each: {1000 * cpu / len(pairs):.2f}")
+    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+def clients(arguments: argparse.Namespace) -> None:
+    scenario, rounds = system()
+    with server(arguments.store) as (address, _):
+        asked = [Federation(f"{address}/pool", scenario, seed=seed) for seed in range(8)]
+
+        def ask(policy: Policy) -> list[float]:
+            return [timed(policy, round_) for round_ in rounds]
+
+        with ThreadPoolExecutor(8) as executor:
+            began = time.perf_counter()
+            times = [t for found in executor.map(ask, asked) for t in found]
+        taken = time.perf_counter() - began
+        for policy in asked:
+            policy.close()
+    print(f"eight at once: {spread(times)}; {len(times) / taken:.0f} decisions a second")
+    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+def memory(arguments: argparse.Namespace) -> None:
+    scenario, rounds = system()
+    with server(arguments.store) as (address, pid):
+        asked = Federation(f"{address}/pool", scenario)
+        for index in range(arguments.decisions):
+            round_ = Round(scenario, rounds[index % ROUNDS].online, index)
+            answer = asked.decide(round_)
+            if index % 10 == 0:
+                made = make_decision(round_, answer, method="", decision_ms=0.0)
+                asked.observe(expected_outcome(made))
+            if index in (1000, arguments.decisions - 1) or index % 10_000 == 0:
+                print(f"after {index + 1} decisions: {resident(pid):.0f} MB", flush=True)
+        asked.close()
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used of processors."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def kills(arguments: argparse.Namespace) -> None:
+    from kill_cases import kill_under_load
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = arguments.store or str(Path(folder) / "store.db")
+        told, moments = kill_under_load(store, arguments.moments, Path(folder), arguments.seed)
+    print(
+        f"{moments} kills, {told} decisions acknowledged: each is there once, as the policy decides"
+    )
+
+
+def malformed(arguments: argparse.Namespace) -> None:
+    import malformed as cases
+
+    draw = random.Random(arguments.seed)
+    statuses: dict[int, int] = {}
+    scenario, _ = system()
+    with server(arguments.store) as (address, _):
+        Federation(f"{address}/fedcs?name=a", scenario).close()
+        port = urlsplit(address).port or 0
+        for _ in range(arguments.requests):
+            method, path, body, headers = cases.request(draw)
+            with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+                connection.request(method, path, body, headers)
+                status = connection.getresponse().status
+            statuses[status] = statuses.get(status, 0) + 1
+    print(", ".join(f"{count} x {status}" for status, count in sorted(statuses.items())))
+
+
+def replanning(arguments: argparse.Namespace) -> None:
+    scenario, rounds = system()
+    with server(arguments.store) as (address, _):
+        asked = Federation(f"{address}/pool?name=a", scenario)
+        quiet = [timed(asked, round_) for round_ in rounds[:100]]
+        job = Connection(urlsplit(address), None, 60.0, None)
+        job.ask("POST", "/v1/federations/a/plans", b'{"seed": 1}')
+        busy: list[float] = []
+        for round_ in rounds[100:]:
+            busy.append(timed(asked, round_))
+            if b'{"number":1' in job.ask("GET", "/v1/federations/a/plans")[0]:
+                break
+        asked.close()
+        job.close()
+    print(f"without: {spread(quiet)}\nwhile a plan is made: {spread(busy)} ({len(busy)} decisions)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    what = (overhead, clients, memory, kills, malformed, replanning)
+    parser.add_argument("what", choices=[part.__name__ for part in what])
+    parser.add_argument("--store", help="PostgreSQL's address; default: a new file of SQLite.")
+    parser.add_argument("--decisions", type=int, default=100_000)
+    parser.add_argument("--moments", type=int, default=50)
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    next(part for part in what if part.__name__ == arguments.what)(arguments)
+
+
+if __name__ == "__main__":
+    main()

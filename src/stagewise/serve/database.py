@@ -1,0 +1,120 @@
+"""A connection to SQLite or PostgreSQL: transactions, and what differs between the two."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+
+from stagewise.errors import StagewiseError, one_line, shown
+from stagewise.serve.tables import migrate
+
+_WAIT_S = 30.0
+_READS = {"reads": True}
+
+
+class Database:
+    """Opens `url` (a file of SQLite, or `postgresql://...`) and brings its tables up to date."""
+
+    def __init__(self, url: str) -> None:
+        self.bells: list[Event] = []
+        """Rung when there is work for whoever waits for it in this process."""
+        self._engine = _engine(url)
+        self._closed = False
+        try:
+            with self.writing() as connection:
+                migrate(connection)
+        except DBAPIError as error:
+            raise StagewiseError(
+                f"store = {shown(_public(url))}: cannot be opened: {one_line(str(error.orig))}"
+            ) from None
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is kept as a whole when the block ends well, else not at all.
+
+        On SQLite there is one at a time.
+        """
+        with self._connected() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """What was kept before the block, seen as of one moment for each question."""
+        with self._connected() as connection:
+            yield connection.execution_options(**_READS)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        with self._engine.connect() as connection:
+            try:
+                yield connection
+            finally:
+                if self._closed:  # there is no pool to go back to
+                    connection.invalidate()
+
+    def ring(self) -> None:
+        for bell in self.bells:
+            bell.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    if "://" not in url:
+        return _sqlite(url)
+    scheme, _, rest = url.partition("://")
+    if scheme not in ("postgresql", "postgres"):
+        raise StagewiseError(
+            f"store = {shown(_public(url))}: must be a file for SQLite, or postgresql://..."
+        )
+    try:
+        return create_engine(
+            f"postgresql+psycopg://{rest}", pool_size=16, max_overflow=48, pool_pre_ping=True
+        )
+    except ModuleNotFoundError:
+        raise StagewiseError(
+            "store: PostgreSQL needs psycopg: pip install 'stagewise-hfl[postgresql]'"
+        ) from None
+    except (SQLAlchemyError, ValueError) as error:
+        raise StagewiseError(f"store = {shown(_public(url))}: {one_line(str(error))}") from None
+
+
+def _sqlite(path: str) -> Engine:
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise StagewiseError(f"store = {shown(path)}: its folder must exist")
+    engine = create_engine(
+        f"sqlite:///{path}",
+        connect_args={"timeout": _WAIT_S, "check_same_thread": False},
+        poolclass=QueuePool,
+        pool_size=16,
+        max_overflow=48,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: Any, record: object) -> None:
+        connection.isolation_level = None  # transactions begin where we say
+        # The log is handed to the operating system with every commit: it outlives a killed process.
+        for pragma in ("journal_mode = wal", "synchronous = normal"):
+            connection.execute(f"pragma {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        # One that reads first and writes later could not wait for another writer.
+        reads = connection.get_execution_options().get("reads", False)
+        connection.exec_driver_sql("begin" if reads else "begin immediate")
+
+    return engine
+
+
+def _public(url: str) -> str:
+    """The address without a password."""
+    scheme, slashes, rest = url.partition("://")
+    return f"{scheme}{slashes}{rest.rpartition('@')[2]}" if slashes else url

@@ -1,0 +1,101 @@
+"""What happens, as it happens: server-sent events of a federation or a run."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+
+from stagewise.errors import one_line
+from stagewise.serve.refusals import Refusal
+from stagewise.serve.requests import FederationName, RunName, allowed, service_of
+from stagewise.world.checks import LARGEST_COUNT
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+_LOOK_S = 0.25
+_ALIVE_S = 15.0
+_AT_ONCE = 200
+
+After = Annotated[int | None, Query(ge=-1, le=LARGEST_COUNT, description="The last one known.")]
+Events = Callable[[int], list[tuple[int, str, bytes]]]
+"""Of a number, the events after it: number, kind, data."""
+
+
+@router.get("/federations/{name}/events")
+async def federation_events(
+    request: Request, name: FederationName, after: After = None
+) -> StreamingResponse:
+    """Every entry of a federation: decisions, outcomes, plans that are followed; by its number."""
+    allowed(request, "read", name)
+    store = service_of(request).store
+    await asyncio.to_thread(store.federation, name)
+
+    def newer(last: int) -> list[tuple[int, str, bytes]]:
+        return [
+            (row.number, row.kind, _data(row)) for row in store.entries_after(name, last, _AT_ONCE)
+        ]
+
+    return _stream(request, newer, 0 if after is None else after)
+
+
+@router.get("/run/events")
+async def run_events(request: Request, run: RunName, after: After = None) -> StreamingResponse:
+    """Every complete round of a run: its line of `rounds.jsonl`, by its number."""
+    allowed(request, "read")
+    folder = service_of(request).runs
+    await asyncio.to_thread(folder.file, run, "rounds.jsonl")
+    seen: Any = None
+
+    def newer(last: int) -> list[tuple[int, str, bytes]]:
+        nonlocal seen
+        changed = (folder.folder(run) / "rounds.jsonl").stat().st_mtime_ns
+        if changed == seen:  # the checkpoint that makes a round count follows its line
+            lines = folder.content(run, "rounds.jsonl").splitlines()
+            return [(n, "round", line) for n, line in enumerate(lines) if n > last]
+        seen = changed
+        return []
+
+    return _stream(request, newer, -1 if after is None else after)
+
+
+def _stream(request: Request, newer: Events, after: int) -> StreamingResponse:
+    known = request.headers.get("last-event-id")
+    if known is not None:
+        if not known.isascii() or not known.isdigit() or len(known) > 10:
+            raise Refusal(f"Last-Event-ID = {one_line(repr(known), 80)}: must be a number")
+        after = int(known)
+    streams = service_of(request).metrics.streams
+
+    async def events() -> AsyncIterator[bytes]:
+        last, quiet = after, 0.0
+        streams.inc()
+        try:
+            yield b"retry: 1000\n\n"
+            while not (request.app.state.stopping() or await request.is_disconnected()):
+                found = await asyncio.to_thread(newer, last)
+                for number, kind, data in found:
+                    last = number
+                    yield b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), data)
+                quiet = 0.0 if found else quiet + _LOOK_S
+                if quiet >= _ALIVE_S:
+                    quiet = 0.0
+                    yield b": nothing new\n\n"
+                if len(found) < _AT_ONCE:
+                    await asyncio.sleep(_LOOK_S)
+        finally:
+            streams.dec()
+
+    headers = {"Cache-Control": "no-store"}
+    return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+
+
+def _data(row: Any) -> bytes:
+    fields: dict[str, Any] = {"round": row.round, "created": row.created}
+    if row.kind == "decision":
+        fields["decision"] = msgspec.Raw(row.answer)
+    elif row.kind == "plan":
+        fields["plan"] = row.plan
+    return msgspec.json.encode(fields)

@@ -1,0 +1,127 @@
+"""Before and after every request: who may come in, how often, how it is logged and counted."""
+
+import logging
+import time
+from collections import OrderedDict
+from typing import Any
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from stagewise.serve.metrics import ServiceMetrics
+from stagewise.serve.refusals import Forbidden, Refusal, TooMany
+
+ACCESS_LOG = logging.getLogger("stagewise.serve.access")
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_CHANGES = ("POST", "PUT", "DELETE", "PATCH")
+_CALLERS = 4096
+_SECURITY = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'",
+    ),
+)
+
+
+class Rates:
+    """So many requests a second for each caller, and as many at once."""
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def check(self, caller: str) -> None:
+        now = time.monotonic()
+        left, since = self._left.pop(caller, (self._per_second, now))
+        left = min(self._per_second, left + (now - since) * self._per_second)
+        self._left[caller] = (max(left - 1, 0.0), now)
+        if len(self._left) > _CALLERS:
+            self._left.popitem(last=False)
+        if left < 1:
+            raise TooMany(f"requests: more than {self._per_second:g} a second: must be fewer")
+
+
+class Gate:
+    """Wraps the application."""
+
+    def __init__(
+        self, app: ASGIApp, metrics: ServiceMetrics, rate: float, loopback_only: bool
+    ) -> None:
+        self._app, self._metrics = app, metrics
+        self._rates = Rates(rate)
+        self._loopback_only = loopback_only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status = 0
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_SECURITY]
+            await send(message)
+
+        try:
+            self._check(scope)
+        except Refusal as refusal:
+            await answer_refusal(refusal, sent)
+        else:
+            await self._app(scope, receive, sent)
+        finally:
+            self._tell(scope, status, time.perf_counter() - began)
+
+    def _check(self, scope: Scope) -> None:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        if self._loopback_only:
+            # A page of another site must not reach us through a browser on this machine.
+            host = headers.get(b"host", "")
+            if host.rpartition(":")[0] not in _LOOPBACK and host not in _LOOPBACK:
+                raise Forbidden(f"Host = {host[:80]!r}: must be this machine")
+        origin = headers.get(b"origin")
+        if origin is not None and scope["method"] in _CHANGES:
+            own = origin.partition("://")[2]
+            if own != headers.get(b"host"):
+                raise Forbidden(f"Origin = {origin[:80]!r}: must be this server")
+        caller = headers.get(b"authorization") or (scope.get("client") or ("",))[0]
+        self._rates.check(caller)
+
+    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+        route = scope.get("route")
+        path = getattr(route, "path", "other")
+        self._metrics.answered(scope["method"], path, status, seconds)
+        ACCESS_LOG.info(
+            "request",
+            extra={
+                "fields": {
+                    "method": scope["method"],
+                    "path": scope["path"],
+                    "status": status,
+                    "ms": round(1000 * seconds, 2),
+                    "client": (scope.get("client") or ("",))[0],
+                }
+            },
+        )
+
+
+async def answer_refusal(refusal: Refusal, send: Send) -> None:
+    body = msgspec.json.encode({"error": str(refusal)})
+    headers = [(b"content-type", b"application/json"), *retry_headers(refusal)]
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def retry_headers(refusal: Refusal) -> list[tuple[bytes, bytes]]:
+    found: Any = refusal.retry_after_s
+    headers = [] if found is None else [(b"retry-after", str(found).encode())]
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    return headers

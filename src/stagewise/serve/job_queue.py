@@ -1,0 +1,115 @@
+"""Work that takes longer than a request: ordered, taken up by one process, and kept in sight.
+
+A job whose process was killed is taken up by another, or by the same one started again.
+"""
+
+import time
+import uuid
+from collections.abc import Sequence
+from threading import Event
+from typing import Any
+
+from sqlalchemy import and_, func, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from stagewise.serve.database import Database
+from stagewise.serve.refusals import TooMany, Unknown
+from stagewise.serve.store import Entry
+from stagewise.serve.tables import JOBS
+
+BEAT_S = 2.0
+_DEAD_S = 5 * BEAT_S
+_WAITING = 64
+
+
+class JobQueue:
+    """The jobs of all processes on one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._owner = uuid.uuid4().hex
+
+    def order(self, federation: str | None, kind: str, key: str | None, settings: bytes) -> int:
+        """Order a job; the number of the one that was ordered under this key, if any was."""
+        try:
+            with self._database.writing() as connection:
+                waiting = connection.execute(
+                    select(func.count()).where(JOBS.c.state == "queued")
+                ).scalar()
+                if (waiting or 0) >= _WAITING:
+                    raise TooMany(f"jobs: {waiting} wait already: must be fewer than {_WAITING}")
+                row = {
+                    "federation": federation,
+                    "kind": kind,
+                    "key": key,
+                    "settings": settings,
+                    "state": "queued",
+                    "progress": 0.0,
+                    "created": time.time(),
+                }
+                result = connection.execute(insert(JOBS).values(row))
+            self._database.ring()
+            return int(result.inserted_primary_key[0])  # type: ignore[index]
+        except IntegrityError:
+            which = and_(JOBS.c.federation == federation, JOBS.c.kind == kind, JOBS.c.key == key)
+            with self._database.reading() as connection:
+                return int(connection.execute(select(JOBS.c.number).where(which)).scalar_one())
+
+    def bell(self) -> Event:
+        """What is set when a job is ordered in this process."""
+        bell = Event()
+        self._database.bells.append(bell)
+        return bell
+
+    def ring(self) -> None:
+        """Wake whoever waits for a job in this process."""
+        self._database.ring()
+
+    def job(self, number: int) -> Entry:
+        with self._database.reading() as connection:
+            found = connection.execute(select(JOBS).where(JOBS.c.number == number)).first()
+        if found is None:
+            raise Unknown(f"job {number}: must be one that was ordered before")
+        return found
+
+    def jobs(self, federation: str | None = None, limit: int = 100) -> Sequence[Entry]:
+        """The newest first."""
+        asked = select(JOBS).order_by(JOBS.c.number.desc()).limit(limit)
+        if federation is not None:
+            asked = asked.where(JOBS.c.federation == federation)
+        with self._database.reading() as connection:
+            return connection.execute(asked).all()
+
+    def take(self, kinds: Sequence[str]) -> Entry | None:
+        """The oldest job that nobody is at, now ours."""
+        free = or_(
+            JOBS.c.state == "queued",
+            and_(JOBS.c.state == "running", JOBS.c.beat < time.time() - _DEAD_S),
+        )
+        oldest = select(JOBS).where(and_(JOBS.c.kind.in_(kinds), free)).order_by(JOBS.c.number)
+        with self._database.reading() as connection:
+            if connection.execute(oldest.limit(1)).first() is None:
+                return None
+        with self._database.writing() as connection:
+            found = connection.execute(oldest.limit(1).with_for_update(skip_locked=True)).first()
+            if found is not None:
+                self._set(connection, found.number, state="running", progress=0.0)
+        return found
+
+    def tell(self, number: int, progress: float) -> None:
+        """Say how far it is, and that whoever is at it is alive."""
+        with self._database.writing() as connection:
+            self._set(connection, number, progress=progress)
+
+    def beat(self, number: int) -> None:
+        with self._database.writing() as connection:
+            self._set(connection, number)
+
+    def end(self, number: int, result: str | None = None, error: str | None = None) -> None:
+        state = "done" if error is None else "failed"
+        with self._database.writing() as connection:
+            self._set(connection, number, state=state, progress=1.0, result=result, error=error)
+
+    def _set(self, connection: Any, number: int, **values: Any) -> None:
+        values |= {"beat": time.time(), "owner": self._owner}
+        connection.execute(update(JOBS).where(JOBS.c.number == number).values(values))

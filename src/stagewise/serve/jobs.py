@@ -1,0 +1,166 @@
+"""Jobs carried out beside requests: policies made, plans made again, bounds proven."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+import msgspec
+
+from stagewise.errors import StagewiseError, one_line
+from stagewise.plan_a.planners import plan as make_plan
+from stagewise.serve.bounds import keep_bound, known_bounds, optimum
+from stagewise.serve.federations import Federations
+from stagewise.serve.job_queue import BEAT_S, JobQueue
+from stagewise.serve.refusals import Conflict
+from stagewise.serve.runs_folder import RunsFolder
+from stagewise.serve.settings import FederationSettings, PlanSettings
+from stagewise.serve.sources import LARGEST_PART, FederationSource, RunSource, Source
+from stagewise.serve.store import Entry
+from stagewise.serve.stored_plans import keep_plan, plan_of
+from stagewise.serve.trying import TryRequest, changed_scenario
+
+_LOG = logging.getLogger("stagewise.serve")
+_IDLE_S = 0.25
+_STOP_S = 2.0
+_KINDS = (("prepare", "plan"), ("bounds",))
+"""A thread each: no proof keeps a plan waiting."""
+
+
+class BoundsSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """Whose rounds are to be solved to optimality, and how long for each."""
+
+    federation: str | None = None
+    run: str | None = None
+    seconds: float = 10.0
+
+
+class Workers:
+    """The threads that carry jobs out."""
+
+    def __init__(self, queue: JobQueue, federations: Federations, runs: RunsFolder) -> None:
+        self._queue, self._federations, self._runs = queue, federations, runs
+        self._end = Event()
+        self._threads = [
+            Thread(target=self._work, args=(kinds,), name=f"jobs-{kinds[0]}", daemon=True)
+            for kinds in _KINDS
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Take up no more jobs; one under way is left to whoever comes next."""
+        self._end.set()
+        self._queue.ring()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(_STOP_S)
+
+    def _work(self, kinds: tuple[str, ...]) -> None:
+        carry_out: dict[str, Callable[[Entry], str | None]] = {
+            "prepare": self._prepare,
+            "plan": self._plan,
+            "bounds": self._bounds,
+        }
+        bell = self._queue.bell()
+        while not self._end.is_set():
+            try:
+                bell.clear()
+                job = self._queue.take(kinds)
+                if job is None:
+                    bell.wait(_IDLE_S)
+                    continue
+                with self._alive(job):
+                    self._ended(job, carry_out[job.kind])
+            except Exception as error:  # the database is away: it may come back
+                _LOG.error("jobs: %s", one_line(str(error)))
+                self._end.wait(4 * _IDLE_S)
+
+    def _ended(self, job: Entry, carry_out: Callable[[Entry], str | None]) -> None:
+        try:
+            result, error = carry_out(job), None
+        except StagewiseError as mistake:
+            result, error = None, one_line(str(mistake))
+        except Exception as failure:
+            _LOG.error("job %d: %s: %s", job.number, type(failure).__name__, one_line(str(failure)))
+            result, error = None, "failed; the log says why"
+        if self._end.is_set() and result == "":
+            return
+        if error is not None and job.kind == "prepare":
+            self._federations.store.set_state(job.federation, "failed", error=error)
+        self._queue.end(job.number, result, error)
+
+    @contextmanager
+    def _alive(self, job: Entry) -> Iterator[None]:
+        """Say every now and then that somebody is at it."""
+        over = Event()
+
+        def beat() -> None:
+            while not over.wait(BEAT_S):
+                try:
+                    self._queue.beat(job.number)
+                except Exception as error:
+                    _LOG.error("job %d: %s", job.number, one_line(str(error)))
+
+        thread = Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _prepare(self, job: Entry) -> None:
+        row = self._federations.store.federation(job.federation)
+        settings = msgspec.json.decode(row.settings, type=FederationSettings)
+        words = self._federations.get(job.federation).prepare(settings)
+        self._federations.store.set_state(job.federation, "ready", words)
+
+    def _plan(self, job: Entry) -> str:
+        """A plan as `stagewise plan` makes it, followed from the next decision on."""
+        settings = msgspec.json.decode(job.settings, type=PlanSettings)
+        live = self._federations.get(job.federation)
+        source = FederationSource(self._federations, job.federation)
+        newer = TryRequest(online_probability=settings.online_probability)
+        scenario = changed_scenario(live.scenario, newer)
+        method = settings.method
+        if method is None:
+            in_force = source.plan(live.scenario)
+            if in_force is None:
+                raise Conflict(f"federation {job.federation!r}: its policy follows no plan")
+            method = in_force.method
+        made = make_plan(
+            scenario,
+            method=method,
+            risk=settings.risk,
+            seed=settings.seed,
+            seconds=settings.seconds,
+        )
+        number = keep_plan(self._federations.store, job.federation, made)
+        # What can be loaded can be followed.
+        plan_of(self._federations.store.plan(job.federation, number), live.scenario)
+        live.adopt(number)
+        return str(number)
+
+    def _bounds(self, job: Entry) -> str:
+        settings = msgspec.json.decode(job.settings, type=BoundsSettings)
+        source: Source
+        if settings.federation is not None:
+            source = FederationSource(self._federations, settings.federation)
+        else:
+            source = RunSource(self._runs, settings.run or "")
+        newest, proven = source.newest(), 0
+        for first in range(0, newest + 1, LARGEST_PART):
+            rounds = source.rounds(first, LARGEST_PART)[0]
+            known = {bound.round for bound in known_bounds(self._federations.store, rounds)}
+            for round_ in rounds:
+                if self._end.is_set():
+                    return ""  # whoever comes next goes on from here
+                if round_.index not in known:
+                    bound = optimum(round_, settings.seconds)
+                    keep_bound(self._federations.store, round_, bound)
+                    proven += 1
+                self._queue.tell(job.number, (round_.index + 1) / (newest + 1))
+        return str(proven)

@@ -1,0 +1,131 @@
+// What there is to look at: a federation or a run, from the same files.
+
+import { ask, events, json, lines } from "/page/api.js";
+
+const PART = 1000;
+
+// Positions, limits and numbers of a scenario, in arrays that can be drawn quickly.
+function worldOf(scenario) {
+  const clients = scenario.clients, edges = scenario.edges;
+  const edgeNumber = new Map(edges.map((edge, number) => [edge.id, number]));
+  const placed = clients.every((c) => c.x != null && c.y != null) && edges.every((e) => e.x != null);
+  const likely = clients.map((c) => c.online_probability
+    ?? [...(c.history ?? "1")].filter((d) => d === "1").length / (c.history ?? "1").length);
+  return {
+    clients, edges, edgeNumber, placed, likely, limits: scenario.limits, weights: scenario.weights,
+    clientNumber: new Map(clients.map((client, number) => [client.id, number])),
+  };
+}
+
+export class Source {
+  constructor(kind, name) {
+    this.kind = kind;
+    this.name = name;
+    this.base = kind === "run" ? "/v1/run" : `/v1/federations/${encodeURIComponent(name)}`;
+    this.query = kind === "run" ? `?run=${encodeURIComponent(name)}` : "";
+    this.decisions = []; this.online = []; this.records = []; this.bounds = new Map(); this.live = [];
+    this.longTerm = new Map();
+  }
+
+  path(what, more = "") {
+    const query = [this.query.slice(1), more].filter(Boolean).join("&");
+    return `${this.base}${what}${query ? `?${query}` : ""}`;
+  }
+
+  file(name) { return this.path(`/files/${name}`); }
+
+  has(name) { return this.summary.files.includes(name); }
+
+  async load() {
+    this.summary = await json("GET", this.path(""));
+    const address = this.kind === "run" ? this.file("scenario.json") : this.path("/scenario");
+    const answer = await ask("GET", address);
+    if (answer.headers.get("Content-Type") !== "application/json") throw new Error(
+      "The scenario is in the binary form, which this page does not read.");
+    this.world = worldOf(await answer.json());
+    await this.loadPlan();
+    await this.update();
+    return this;
+  }
+
+  async loadPlan() {
+    if (this.kind === "run") this.plan = this.has("plan.json") ? await json("GET", this.file("plan.json")) : null;
+    else {
+      const plans = await json("GET", this.path("/plans"));
+      const followed = plans.find((plan) => plan.followed);
+      this.plan = followed ? await json("GET", this.path(`/plans/${followed.number}/plan.json`)) : null;
+    }
+    this.longTerm = new Map(Object.entries(this.plan?.assignment ?? {}));
+  }
+
+  // Fetch what is new; whether anything is.
+  async update() {
+    const before = this.decisions.length;
+    if (this.kind === "run") {
+      const complete = (this.summary = await json("GET", this.path(""))).complete;
+      if (complete !== before || before === 0) {
+        const names = ["rounds.jsonl", "decisions.jsonl", "online.jsonl"];
+        const [records, decisions, online] = await Promise.all(names.map((name) => lines(this.file(name))));
+        this.records = records; this.decisions = decisions; this.online = online;
+        if (this.summary.deployed) {
+          this.live = this.has("live.jsonl") ? await lines(this.file("live.jsonl")) : [];
+          this.status = this.has("status.json") ? await json("GET", this.file("status.json")) : null;
+        }
+      }
+    } else {
+      this.summary = await json("GET", this.path(""));
+      for (;;) {
+        const first = this.decisions.length ? this.decisions.at(-1).round + 1 : 0;
+        const part = `first=${first}&count=${PART}`;
+        const [decisions, online] = await Promise.all(
+          [lines(this.path("/decisions", part)), lines(this.path("/online", part))]);
+        const known = Math.min(decisions.length, online.length);
+        this.decisions.push(...decisions.slice(0, known));
+        this.online.push(...online.slice(0, known));
+        if (decisions.length < PART) break;
+      }
+    }
+    return this.decisions.length !== before;
+  }
+
+  // The certified optima that are known by now.
+  async updateBounds() {
+    for (const bound of await json("GET", this.path("/bounds"))) this.bounds.set(bound.round, bound);
+  }
+
+  watch(changed, signal) {
+    const newest = this.decisions.length ? this.decisions.at(-1).round : -1;
+    const after = this.kind === "run" ? newest : this.summary.last;
+    let due = null;
+    events(this.path("/events"), after, (kind) => {
+      due ??= setTimeout(async () => {
+        due = null;
+        if (signal.aborted) return;
+        if (kind === "plan") await this.loadPlan();
+        await this.update();
+        changed();
+      }, 300);
+    }, signal);
+  }
+
+  // Who does what in a round: -2 offline, -1 idle, else the number of the edge.
+  states(place) {
+    const states = new Int16Array(this.world.clients.length).fill(-2);
+    if (place < 0) return states.fill(-1);
+    const line = this.online[place];
+    for (const id of Array.isArray(line) ? line : line.online) states[this.world.clientNumber.get(id)] = -1;
+    for (const [id, edge] of Object.entries(this.decisions[place].assignment)) {
+      states[this.world.clientNumber.get(id)] = this.world.edgeNumber.get(edge);
+    }
+    return states;
+  }
+
+  // The edges that are not there in a round, and the links that are down.
+  down(place) {
+    const line = place < 0 ? [] : this.online[place];
+    const down = Array.isArray(line) ? [] : line.down ?? [];
+    return Array.isArray(down)
+      ? { edges: new Set(down), links: [] }
+      : { edges: new Set(), links: Object.entries(down).flatMap(([c, edges]) => edges.map((e) => [c, e])) };
+  }
+}

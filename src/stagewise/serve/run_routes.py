@@ -1,0 +1,82 @@
+"""Requests about runs under the server's folder; a run is named by its path in it."""
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from stagewise.serve.bounds import known_bounds
+from stagewise.serve.federation_routes import Body
+from stagewise.serve.jobs import BoundsSettings
+from stagewise.serve.requests import (
+    Count,
+    First,
+    RunName,
+    allowed,
+    body_schema,
+    decoded,
+    job_answer,
+    json_answer,
+    service_of,
+)
+from stagewise.serve.sources import RunSource, checks, tried
+from stagewise.serve.trying import TryRequest
+
+router = APIRouter(prefix="/v1", tags=["runs"])
+
+
+@router.get("/runs")
+def runs(request: Request) -> Response:
+    """All runs, with how far each is."""
+    allowed(request, "read")
+    folder = service_of(request).runs
+    return json_answer([folder.summary(name) for name in folder.names()])
+
+
+@router.get("/run")
+def run(request: Request, run: RunName) -> Response:
+    """How far a run is."""
+    allowed(request, "read")
+    return json_answer(service_of(request).runs.summary(run))
+
+
+@router.get("/run/files/{file}")
+def file(request: Request, file: str, run: RunName) -> Response:
+    """A file of a run as it is; of lines those of complete rounds."""
+    allowed(request, "read")
+    content = service_of(request).runs.content(run, file)
+    kinds = {"json": "application/json", "jsonl": "application/jsonl", "toml": "application/toml"}
+    return Response(content, media_type=kinds[file.rpartition(".")[2]])
+
+
+@router.get("/run/checks")
+def check_rounds(request: Request, run: RunName, first: First = 0, count: Count = 100) -> Response:
+    """What `stagewise check` says: a line for each thing that is not true."""
+    allowed(request, "read")
+    return json_answer(checks(RunSource(service_of(request).runs, run), first, count))
+
+
+@router.get("/run/bounds")
+def bounds(request: Request, run: RunName, first: First = 0, count: Count = 1000) -> Response:
+    """The certified optima that are known."""
+    allowed(request, "read")
+    service = service_of(request)
+    rounds = RunSource(service.runs, run).rounds(first, count)[0]
+    return json_answer(known_bounds(service.store, rounds))
+
+
+@router.post("/run/bounds")
+def order_bounds(request: Request, run: RunName) -> Response:
+    """Find the certified optimum of every round so far, in a job."""
+    allowed(request, "decide")
+    service = service_of(request)
+    service.runs.folder(run)
+    settings = msgspec.json.encode(BoundsSettings(run=run))
+    number = service.queue.order(None, "bounds", None, settings)
+    return job_answer(service.queue.job(number), 202)
+
+
+@router.post("/run/try", openapi_extra=body_schema(TryRequest, {}, False))
+def what_if(request: Request, run: RunName, body: Body) -> Response:
+    """Decide a round again with other limits, weights, estimates or outages; nothing is kept."""
+    allowed(request, "read")
+    source = RunSource(service_of(request).runs, run)
+    return json_answer(tried(source, decoded(body, TryRequest)))

@@ -1,0 +1,147 @@
+"""The page in a real Chromium: what a person does, with no network, and no error in the console."""
+
+import shutil
+import threading
+
+import pytest
+from serve_cases import create, serving, small_scenario
+
+from small_runs import small_run
+from stagewise.runs.config import Replanning
+
+pytestmark = pytest.mark.processes
+CHROMIUM = "/usr/bin/chromium"
+_FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    # With the network cut: nothing but loopback can be reached.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if shutil.which(CHROMIUM) is None:
+        pytest.skip(f"needs a browser: there is no {CHROMIUM}")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(_FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser):
+    opened = browser.new_page(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    wrong = []
+    opened.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("request", lambda r: wrong.append(r.url) if not _ours(r.url) else None)
+    yield opened
+    assert opened.is_closed() and wrong == []
+
+
+def _ours(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:"))
+
+
+def run_of(folder, policy: str) -> None:
+    small_run(folder, policy=policy, rounds=4, replanning=Replanning())
+
+
+def test_a_run_is_watched_to_its_end(tmp_path, page):
+    """It appears while it goes on, round after round; the slider moves through what there is."""
+    runs = tmp_path / "runs"
+    with serving(str(tmp_path / "a.db"), str(runs)) as client:
+        going_on = threading.Thread(target=run_of, args=(runs / "a", "fedcs"))
+        page.goto(client.address)
+        page.wait_for_selector("text=None under the folder of runs")
+        going_on.start()
+        page.wait_for_selector("a[href='#/run/a']", timeout=60000)
+        page.click("a[href='#/run/a']")
+        page.wait_for_selector(".player output:has-text('round 3 of 4')", timeout=60000)
+        going_on.join()
+        page.wait_for_selector("section:has-text('Accuracy by round') .main-svg")
+        slider = page.locator(".player input")
+        slider.focus()
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_selector(".player output:has-text('round 2 of 4')")
+        page.locator("h1").click()
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_selector(".player output:has-text('round 1 of 4')")
+        page.keyboard.press(" ")
+        page.wait_for_selector(".player output:has-text('round 3 of 4')")
+        page.click("#check")
+        page.wait_for_selector("text=Every figure of every round is true.")
+        page.click("#prove")
+        page.wait_for_selector("text=optima: 100.0%", timeout=60000)
+        page.wait_for_selector("text=certified optimum")
+        page.close()
+
+
+def test_an_outage_is_tried_and_nothing_is_kept(tmp_path, page):
+    with serving(str(tmp_path / "a.db")) as client:
+        create(client, small_scenario(), policy="stagewise-flexible")
+        page.goto(f"{client.address}/#/federation/a")
+        page.click("#more")
+        page.wait_for_selector(".player output:has-text('round 9')", timeout=60000)
+        before = client.get("/v1/federations/a").json()
+        page.locator("label:has-text('es0') input").check()
+        page.wait_for_selector("#try td:has-text('certified optimum')")
+        assert "As tried" in page.locator("section:has-text('Map') p").first.inner_text()
+        page.locator("label:has-text('kld_max') input").first.fill("0.6")
+        page.wait_for_selector("text=With a new plan by local search")
+        with page.expect_download() as kept:
+            page.click("button[aria-label='CSV: Try it']")
+        assert "cost" in kept.value.path().read_text()
+        page.click("button[aria-label='Reset: Try it']")
+        page.wait_for_selector("text=Nothing is changed.")
+        box = page.locator("section:has-text('Map') canvas").bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        assert client.get("/v1/federations/a").json() == before
+        page.close()
+
+
+def test_two_runs_are_compared_in_the_dark_and_on_a_phone(tmp_path, page):
+    runs = tmp_path / "runs"
+    for policy in ("fedcs", "c2e-assoc-only"):
+        run_of(runs / policy, policy)
+    with serving(str(tmp_path / "a.db"), str(runs)) as client:
+        page.goto(client.address)
+        for policy in ("fedcs", "c2e-assoc-only"):
+            page.locator(f"input[aria-label='Compare {policy}']").check()
+        page.click("text=Compare")
+        page.wait_for_selector("text=Runs side by side")
+        page.wait_for_selector(
+            "section:has-text('Accuracy by what the rounds have cost') .main-svg"
+        )
+        light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.keyboard.press("d")
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert light == "rgb(255, 255, 255)" and sum(_rgb(dark)) < 150
+        for kind in ("PNG", "SVG", "CSV"):
+            with page.expect_download() as kept:
+                page.click(f"button[aria-label='{kind}: Accuracy by round']")
+            assert kept.value.path().stat().st_size > 100
+        page.set_viewport_size({"width": 390, "height": 844})
+        for address in ("#/", "#/run/fedcs", "#/compare/fedcs&c2e-assoc-only"):
+            page.goto(f"{client.address}/{address}")
+            page.wait_for_selector("h1")
+            page.wait_for_timeout(300)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
+        page.close()
+
+
+def test_a_demo_is_one_click_away(tmp_path, page):
+    with serving(str(tmp_path / "a.db")) as client:
+        page.goto(client.address)
+        page.click("#demo")
+        page.wait_for_selector(".player output:has-text('round 29')", timeout=120000)
+        page.wait_for_selector("text=Plan A: risks of every edge")
+        assert client.get("/v1/federations/demo").json()["rounds"] == 30
+        page.close()
+
+
+def _rgb(text: str) -> list[int]:
+    return [int(part) for part in text.removeprefix("rgb(").removesuffix(")").split(",")]

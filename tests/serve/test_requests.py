@@ -1,0 +1,219 @@
+"""Who may come in, and what is said to those who ask for what cannot be."""
+
+import json
+import random
+import re
+import ssl
+import subprocess
+import sys
+from contextlib import closing
+from http.client import HTTPSConnection
+
+import malformed
+import pytest
+from serve_cases import create, scenario_file, serving, small_scenario
+
+from helpers import cases, wait_until
+from stagewise.cli.main import main
+from stagewise.deploy.certificates import issue_server_certificate, make_authority
+from stagewise.serve.access import Access, load_tokens
+
+
+def test_malformed_requests_get_one_line(store_url):
+    """No 5xx, no traceback, and the federation goes on as if nothing had been asked."""
+    draw = random.Random(0)
+    with serving(store_url) as client:
+        create(client, small_scenario())
+        for _ in range(cases(1500)):
+            method, path, body, headers = malformed.request(draw)
+            answer = client.ask(method, path, content=body, headers=headers)
+            assert answer.status_code < 500, (method, path, body, answer.content)
+            if answer.status_code >= 400 and method != "HEAD":
+                told = answer.json()["error"]
+                assert "\n" not in told and "Traceback" not in told, (method, path, body)
+        assert client.post("/v1/federations/a/decisions", json=["c0"]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        (
+            "decisions",
+            {"online": ["c0"], "round": -1},
+            422,
+            "body: round = -1: expected `int` >= 0",
+        ),
+        ("decisions", {"online": ["zz"]}, 422, "online: 'zz' must be the id of a client"),
+        (
+            "decisions",
+            {"online": [], "down": ["es9"]},
+            422,
+            "down: 'es9' must be the id of an edge",
+        ),
+        ("decisions", {"online": [], "colour": 1}, 422, "unknown field `colour`"),
+        ("try", {"limits": {"kld_max": -1}}, 422, "kld_max = -1.0: must be"),
+        ("plans", {"risk": "none"}, 422, "body: risk = 'none': invalid enum value"),
+    ],
+)
+def test_an_error_names_field_value_and_rule(tmp_path, path, body, status, message):
+    with serving(str(tmp_path / "a.db")) as client:
+        create(client, small_scenario())
+        answer = client.post(f"/v1/federations/a/{path}", json=body)
+        assert (answer.status_code, message in answer.json()["error"]) == (status, True), (
+            answer.text
+        )
+
+
+def test_other_sites_cannot_reach_loopback_through_a_browser(tmp_path):
+    with serving(str(tmp_path / "a.db"), loopback_only=True) as client:
+        for host in ("evil.example", "evil.example:8400", ""):
+            assert client.get("/v1/runs", headers={"Host": host}).status_code in (400, 403)
+        origin = {"Origin": "http://evil.example"}
+        assert client.post("/v1/demo", headers=origin).status_code == 403
+        assert client.get("/v1/runs").status_code == 200
+
+
+def test_who_asks_too_often_is_told_when_to_come_back(tmp_path):
+    with serving(str(tmp_path / "a.db"), rate=5) as client:
+        answers = [client.get("/healthz") for _ in range(12)]
+        assert {answer.status_code for answer in answers} == {200, 429}
+        assert answers[-1].headers["retry-after"] == "1"
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("stagewise.serve.requests.LARGEST_BODY", 1000)
+    with serving(str(tmp_path / "a.db")) as client:
+        assert client.post("/v1/scenarios", content=b"x" * 2000).status_code == 413
+
+
+def new_token(capsys, *arguments: str) -> tuple[str, str]:
+    """A token, and the lines for the file."""
+    capsys.readouterr()
+    assert main(["token", *arguments]) == 0
+    told = capsys.readouterr()
+    return told.err.strip().rpartition(" ")[2], told.out
+
+
+def test_scopes_and_federations_of_tokens(tmp_path, capsys):
+    secrets, lines = {}, ""
+    for name, scope, only in (
+        ("boss", "admin", None),
+        ("worker", "decide", "a"),
+        ("reader", "read", None),
+    ):
+        more = [] if only is None else ["--federations", only]
+        secrets[name], kept = new_token(capsys, name, "--scope", scope, *more)
+        assert secrets[name] not in kept
+        lines += kept
+    path = tmp_path / "tokens.toml"
+    path.write_text(lines)
+    scenario = small_scenario()
+    bearer = {name: {"Authorization": f"Bearer {secret}"} for name, secret in secrets.items()}
+    bearer["nobody"] = {"Authorization": "Bearer nothing"}
+    with serving(str(tmp_path / "a.db"), access=Access(load_tokens(path))) as client:
+        sha256 = client.post(
+            "/v1/scenarios", content=scenario_file(scenario), headers=bearer["boss"]
+        ).json()["sha256"]
+        body = {"scenario": sha256, "policy": "fedcs"}
+        for name in "ab":
+            made = client.put(f"/v1/federations/{name}", json=body, headers=bearer["boss"])
+            assert made.status_code == 201
+            ready = f"/v1/federations/{name}/ready"
+            wait_until(lambda r=ready: client.get(r, headers=bearer["boss"]).status_code == 200)
+
+        def status(who, method, path, json=None):
+            return client.ask(method, path, json=json, headers=bearer[who]).status_code
+
+        assert client.get("/v1/federations").status_code == 401
+        assert status("nobody", "GET", "/v1/federations") == 401
+        seen = client.get("/v1/federations", headers=bearer["worker"]).json()
+        assert [federation["name"] for federation in seen] == ["a"]
+        decide = ("POST", "/v1/federations/a/decisions", ["c0"])
+        other = ("POST", "/v1/federations/b/decisions", ["c0"])
+        assert [status(who, *decide) for who in ("boss", "worker", "reader")] == [200, 200, 403]
+        assert [status(who, *other) for who in ("boss", "worker", "reader")] == [200, 403, 403]
+        assert status("reader", "GET", "/v1/federations/b/decisions") == 200
+        assert status("worker", "GET", "/v1/runs") == 403
+        assert status("worker", "POST", "/v1/federations/a/plans", {}) == 403
+        assert status("worker", "DELETE", "/v1/federations/a") == 403
+        assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--host", "0.0.0.0"], "host = '0.0.0.0': must be a loopback address"),
+        (["--host", "example.org"], "must be a loopback address"),
+        (["--tls-cert", "c.pem"], "tls-cert, tls-key: must be given together"),
+        (["--tokens", "no.toml"], "no.toml: cannot be read"),
+        (["--store", "mysql://x:secret@y/z"], "store = 'mysql://y/z': must be a file for SQLite"),
+        (["--store", "/no/such/folder/a.db"], "its folder must exist"),
+        (["--port", "70000"], "port = 70000: must be"),
+    ],
+)
+def test_settings_that_let_in_who_must_not(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["serve", "--port", "0", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert message in told and "secret" not in told and told.count("\n") == 1
+
+
+@pytest.mark.processes
+def test_other_addresses_with_tls_and_tokens(tmp_path, capsys):
+    secret, kept = new_token(capsys, "boss", "--scope", "admin")
+    (tmp_path / "tokens.toml").write_text(kept)
+    authority = make_authority(tmp_path)
+    keys = issue_server_certificate(authority, tmp_path, ["127.0.0.1"])
+    command = [sys.executable, "-m", "stagewise", "serve", "--host", "0.0.0.0", "--port", "0"]
+    command += ["--tls-cert", keys.public, "--tls-key", keys.private, "--tokens", "tokens.toml"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
+        try:
+            port = int(re.search(r"https://0.0.0.0:(\d+)", server.stdout.readline()).group(1))
+            context = ssl.create_default_context(cafile=str(authority.public))
+            wait_until(lambda: answer(port, context, None) is not None)
+            assert answer(port, context, None)[0] == 401
+            assert answer(port, context, secret) == (200, [])
+        finally:
+            server.terminate()
+
+
+def answer(port, context, secret):
+    try:
+        with closing(HTTPSConnection("127.0.0.1", port, context=context, timeout=10)) as asked:
+            headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+            asked.request("GET", "/v1/federations", headers=headers)
+            got = asked.getresponse()
+            return got.status, json.loads(got.read())
+    except (ConnectionError, TimeoutError):
+        return None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_openapi_says_can_be_asked(tmp_path):
+    """schemathesis draws requests from our own description: none gets a 5xx."""
+    import schemathesis
+    from hypothesis import HealthCheck, Phase, given, settings
+
+    few = settings(
+        max_examples=cases(20),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    asked = 0
+    with serving(str(tmp_path / "a.db")) as client:
+        create(client, small_scenario())
+        schema = schemathesis.openapi.from_url(f"{client.address}/v1/openapi.json")
+        for found in schema.get_all_operations():
+            operation = found.ok()
+            if operation.path.endswith("/events"):  # these have no end
+                continue
+
+            def ask(case):
+                nonlocal asked
+                asked += 1
+                answer = case.call()
+                assert answer.status_code < 500, (case.method, case.path, case.body, answer.text)
+
+            few(given(operation.as_strategy())(ask))()
+    assert asked > 50
