@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from helpers import random_scenario
 from stagewise.checker import check
 from stagewise.compiled import NONE
-from stagewise.deciding import decide
+from stagewise.deciding import decide, solve
+from stagewise.instances.best_known import best_known
+from stagewise.instances.catalogue import load_instance
 from stagewise.plan_a.planners import plan
 from stagewise.pool.learning import build_library, clusters_of_an_edge
 from stagewise.pool.pick import LARGEST_SEARCHED, pick_from_library
@@ -210,3 +212,13 @@ def test_clusters_of_an_edge():
     assert [clusters_of_an_edge(n) for n in (40, 200, 500)] == [2_000] * 3
     assert clusters_of_an_edge(1_000) == 1_000
     assert clusters_of_an_edge(10_000) == 300
+
+
+def test_where_windows_leave_limits_broken_everything_is_searched():
+    """A chain of edges has one choice; no window of some of its edges can see it."""
+    instance = load_instance("chain-40x8")
+    scenario, rounds = instance.make()
+    known = best_known(instance.name)
+    for decision, best in zip(solve(scenario, rounds[:2], "pool"), known[:2], strict=True):
+        assert decision.feasible
+        assert decision.objective == pytest.approx(best.value)

@@ -40,6 +40,7 @@ _CLOSER_STEPS = 24
 _GENERATIONS = 4
 LARGEST_SEARCHED = 6
 """Edges of a system whose choices are searched completely."""
+_LARGEST_TRIED = 20  # edges; with more it is of no use even where windows leave limits broken
 _SEARCH_STEPS = 200_000
 _PASSES = 5
 _ROUGH_STEPS, _MANY_STEPS = 12, 40  # on all clusters, then on the likely ones
@@ -160,13 +161,18 @@ def _pick(
 ) -> Found:
     """The best choice among `columns`, besides the clients that are `pinned`."""
     columns = in_order(columns)
-    if len(instance.capacity) > LARGEST_SEARCHED:
+    edges = len(instance.capacity)
+    found = None
+    if edges > LARGEST_SEARCHED:
         assignment = _assign_in_windows(instance, columns, prices, library.near, pinned)
-    else:
-        chosen = _search(instance, columns, prices)
-        assignment = edge_of(instance, chosen, pinned)
-        _serve_all(instance, chosen, assignment, prices)
-    return local_search(instance, assignment, effort=_POLISH)
+        found = local_search(instance, assignment, effort=_POLISH)
+        if found.violation == 0 or edges > _LARGEST_TRIED:
+            return found
+    chosen = _search(instance, columns, prices)
+    assignment = edge_of(instance, chosen, pinned)
+    _serve_all(instance, chosen, assignment, prices)
+    whole = local_search(instance, assignment, effort=_POLISH)
+    return whole if whole.better_than(found) else found or whole
 
 
 def _serve_all(
