@@ -3,9 +3,11 @@
 import itertools
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from brute_force import best_decision
 from helpers import random_scenario
@@ -22,6 +24,8 @@ from stagewise.checker.bounds import proven_bound
 from stagewise.cli.main import main
 from stagewise.deciding import solve
 from stagewise.decisions import save_decisions
+from stagewise.errors import StagewiseError
+from stagewise.plan_a.planners import plan
 from stagewise.pool import bound as pool_bound
 from stagewise.world.generate import numeric
 from stagewise.world.participation import bernoulli
@@ -176,6 +180,29 @@ def test_an_edge_without_a_cluster_has_no_finite_bound(tmp_path):
     save_bounds([found], tmp_path / "b.jsonl")
     assert (tmp_path / "b.jsonl").read_bytes() == b""
     assert check_bounds(scenario, [found], rounds) == []
+    some = bernoulli(scenario, 1)
+    [line] = check_bounds(scenario, [found], some)
+    assert line.startswith("round 0: lower_bound = inf: its prices prove")
+
+
+def test_a_program_that_was_not_solved_proves_nothing(monkeypatch):
+    scenario = numeric(clients=30, edges=2, seed=0)
+    rounds = bernoulli(scenario, 1)
+    [found] = bound(scenario, rounds)
+    limited = partial(linprog, options={"maxiter": 1})
+    monkeypatch.setattr("stagewise.checker.bounds.linprog", limited)
+    with pytest.raises(StagewiseError, match="not solved"):
+        check_bounds(scenario, [found], rounds)
+
+
+def test_a_plan_of_another_system_and_an_impossible_time_are_refused():
+    scenario, other = numeric(clients=30, edges=2, seed=0), numeric(clients=30, edges=2, seed=1)
+    rounds = bernoulli(scenario, 1)
+    with pytest.raises(StagewiseError, match="plan: must be made for this scenario"):
+        bound(scenario, rounds, plan(other))
+    for seconds in (-1.0, math.nan):
+        with pytest.raises(StagewiseError, match="seconds"):
+            bound(scenario, rounds, seconds=seconds)
 
 
 @pytest.fixture

@@ -8,11 +8,13 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from stagewise.errors import StagewiseError
 from stagewise.exact.prices import Prices
 from stagewise.files import decode_json_lines, read_bytes, writing
 from stagewise.plan_b.pool import library_for, library_of
 from stagewise.plans import Plan
 from stagewise.pool.bound import bound_round
+from stagewise.world.checks import finite
 from stagewise.world.records import Count
 from stagewise.world.rounds import OnlineRounds, Round, numbered
 from stagewise.world.scenario import FloatArray, Scenario
@@ -127,6 +129,10 @@ def bound(
     >>> stagewise.check_bounds(scenario, bounds, rounds)
     []
     """
+    if seconds is not None:
+        finite("seconds", seconds, 0, open_below=True)
+    if plan is not None and plan.scenario.sha256 != scenario.sha256:
+        raise StagewiseError("plan: must be made for this scenario")
     library = library_for(scenario) if plan is None else library_of(plan)
     bounds = []
     for round_ in numbered(scenario, rounds):

@@ -138,8 +138,13 @@ def test_a_cut_brings_its_columns_of_later(rng):
     assert first.value == pytest.approx(second.value)
 
 
-def test_branch_and_bound_finds_the_best_choice(rng):
+@pytest.mark.parametrize("scale", [1.0, 1e-7])
+def test_branch_and_bound_finds_the_best_choice(rng, scale):
+    """However small costs are: HiGHS's tolerances are absolute."""
     instance, columns = some_instance(0), distinct(random_columns(rng, 24))
+    instance = instance._replace(
+        delay_weight=scale * instance.delay_weight, energy_weight=scale * instance.energy_weight
+    )
     least = float(rng.random())
     choices = disjoint_choices(columns)
     costs = {rows: cost_of(instance, columns, rows, least) for rows in choices}

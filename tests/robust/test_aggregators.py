@@ -97,3 +97,9 @@ def test_one_large_update_is_chance_and_two_are_not():
     assert judge_norms({"a": 1.0, "b": 51.0}, limits, repeating).keys() == {"b"}
     assert repeating == {"b"}
     assert judge_norms({"a": float("nan")}, limits, set()).keys() == {"a"}
+
+
+def test_models_without_a_share_may_be_all_that_is_kept():
+    models = np.array([[1.0], [1.1], [0.9], [50.0]])
+    combined, kept = combine(models, np.array([0.0, 0.0, 0.0, 1.0]), "multi-krum")
+    assert not kept[3] and np.isfinite(combined).all()

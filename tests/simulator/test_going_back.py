@@ -11,7 +11,8 @@ pytest.importorskip("torch")
 from small_runs import contents, small_run, stopped_after
 from stagewise.cli.main import main
 from stagewise.errors import StagewiseError
-from stagewise.runs.checkpoint_files import CHECKPOINT
+from stagewise.runs import checkpoint_files
+from stagewise.runs.checkpoint_files import CHECKPOINT, CheckpointFiles
 from stagewise.runs.collapse import CollapseWatch
 from stagewise.runs.config import Replanning
 from stagewise.runs.directory import RunDirectory
@@ -176,3 +177,48 @@ def test_after_a_collapse_the_last_good_model_is_used_again(tmp_path, monkeypatc
         stopped_after(stop, tmp_path / str(stop), monkeypatch, **options)
         assert resume(tmp_path / str(stop)).finished
         assert contents(tmp_path / str(stop)) == contents(tmp_path / "whole")
+
+
+def test_a_missing_checkpoint_is_replaced_by_the_one_before(whole, run):
+    (run / CHECKPOINT).unlink()
+    assert resume(run).finished
+    assert contents(run) == contents(whole)
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(run, monkeypatch):
+    """As where a run goes on: the digest of one is not compared with the round of the next."""
+    newest = run / CHECKPOINT
+    later, earlier = newest.read_bytes(), (run / "checkpoints" / KEPT[1]).read_bytes()
+    newest.write_bytes(earlier)
+    true = checkpoint_files.load_links
+
+    def meanwhile(folder):
+        newest.write_bytes(later)
+        return true(folder)
+
+    monkeypatch.setattr(checkpoint_files, "load_links", meanwhile)
+    assert CheckpointFiles(run).fault(newest) == ""
+
+
+def test_a_damaged_model_is_never_returned_to(run):
+    flip(run / "checkpoints" / KEPT[0])
+    directory = RunDirectory(run)
+    assert directory.weights_of(5) is None
+    assert directory.weights_of(6) is not None
+    assert any(KEPT[0] in line for line in directory.faults())
+
+
+def test_an_unfinished_event_does_not_spoil_a_rollback(run):
+    with (run / "events.jsonl").open("ab") as stream:
+        stream.write(b'{"round": 3, "kind": "rej')
+    RunDirectory(run).roll_back(6)
+    [event] = RunDirectory(run).events()
+    assert (event.kind, event.to) == ("rolled-back", 6)
+
+
+def test_the_model_to_return_to_outlives_a_rollback(tmp_path):
+    """Rounds 3 and 7 are evaluated: after going back to 6 it is that of 3."""
+    small_run(tmp_path / "run", rounds=8, evaluate_every=4)
+    directory = RunDirectory(tmp_path / "run")
+    directory.roll_back(6)
+    assert directory.weights_of(3) is not None

@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix
 
 from stagewise.checker.claims import as_record
 from stagewise.checker.equations import LIMIT_TOLERANCE, Serving, link_cost
-from stagewise.errors import shown
+from stagewise.errors import StagewiseError, shown
 from stagewise.world.rounds import numbered
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ TOLERANCE = 2e-7
 _MIXED = 1e-2  # of the target in P where a label is missing
 _LEAST_SHARE = 1e-6  # of the target, in P: any P gives a cut
 _MOST_CUTS = 80
+_INFEASIBLE = 2  # a status of SciPy's
 _FIRST_REACH = 0.02  # how far above the relaxation the cheapest set is looked for, at first
 _MARGIN = 1e-9
 _MOST_SETS = 2_000_000_000
@@ -73,8 +74,6 @@ def check_bounds(
     costs = {record.round: record for record in map(as_record, decisions)}
     lines: list[str] = []
     for given in map(as_record, bounds):
-        if given.lower_bound == math.inf:
-            continue  # an edge without a cluster: nothing that prices could prove
         where = f"round {given.round}"
         if given.round not in known:
             lines.append(f"{where}: there is no such round")
@@ -104,8 +103,8 @@ def _check(round_: "Round", record: "BoundRecord") -> list[str]:
 
 def _malformed(scenario: "Scenario", record: "BoundRecord") -> Iterable[str]:
     clients, edges = scenario.clients.index, scenario.edges.index
-    if not math.isfinite(record.lower_bound):
-        yield f"lower_bound = {record.lower_bound!r}: must be a finite number"
+    if math.isnan(record.lower_bound):
+        yield f"lower_bound = {record.lower_bound!r}: must be a number"
     for what, prices, ids in (
         ("client_prices", record.client_prices, clients),
         ("delay_prices", record.delay_prices, edges),
@@ -218,8 +217,6 @@ class _Edge:
             in_cut[place] = [name in cut.clients for cut in record.cuts]
         price = np.array([self.candidates[n].price for n in order.tolist()])
         delay = np.array([self.candidates[n].delay_s for n in order.tolist()])
-        with np.errstate(divide="ignore"):
-            log_target = np.log(scenario.target)
         allowed = limits.kld_max + LIMIT_TOLERANCE
         scale = max(abs(relaxed.value), float(price.max()), 1e-12)
         reach = _FIRST_REACH * scale
@@ -237,7 +234,7 @@ class _Edge:
                 int(scenario.edges.capacity[self.number]),
                 float(limits.data_min),
                 allowed,
-                log_target,
+                np.log(scenario.target),
                 _MOST_SETS,
             )
             if state == _CUT_SHORT:  # nothing below what was searched before
@@ -377,9 +374,6 @@ class _Program:
         delays = [one.delay_s for one in candidates]
         self.most = upper = np.ones(variables)
         upper[count] = max(delays)
-        if math.isfinite(self.limits.kld_max):  # whoever has a label that nobody should is out
-            for h in np.flatnonzero(scenario.target == 0).tolist():
-                upper[[n for n, one in enumerate(candidates) if one.labels[h]]] = 0.0
         self.rows: list[dict[int, float]] = []
         self.upper: list[float] = []
         for n, delay in enumerate(delays):
@@ -409,8 +403,7 @@ class _Program:
         logs = np.zeros(len(target))
         for h, q in enumerate(target):
             share = (1 - mixed) * sums[h] / total + mixed * q
-            if q > 0:  # whoever has a label without a target is out already
-                logs[h] = math.log(max(share / q, _LEAST_SHARE))
+            logs[h] = math.log(max(share / q, _LEAST_SHARE))
         if not float(np.dot(sums, logs)) > allowed * total * (1 + 1e-7):
             return False
         weights = (labels @ logs - allowed * labels.sum(axis=1)) / max(self.data)
@@ -430,7 +423,9 @@ class _Program:
             bounds=np.column_stack([np.zeros(len(self.cost)), self.most]),
             method="highs-ds",
         )
-        if found.x is None:
+        if found.status == _INFEASIBLE:
             return None
+        if found.x is None:
+            raise StagewiseError(f"the relaxation of an edge was not solved: {found.message}")
         reduced = found.lower.marginals + found.upper.marginals
         return _Relaxed(float(found.fun), found.x[: self.count], reduced[: self.count])

@@ -58,6 +58,9 @@ class Master:
     ) -> None:
         self.instance = instance
         self.columns = columns
+        usual = instance.energy_weight * columns.energy + instance.delay_weight * columns.delay
+        self.scale = float(np.median(usual)) or 1.0
+        """What HiGHS counts as 1: its tolerances are absolute."""
         self.cuts = cuts
         self._present = np.unique(columns.edge)
         edges, clients = len(self._present), len(instance.lock)
@@ -89,7 +92,7 @@ class Master:
     def _add(self, cost: FloatArray, lower: FloatArray, rows: csr_matrix) -> None:
         """Add columns with these entries, a row of `rows` for each."""
         start, index = rows.indptr[:-1].astype(np.int32), rows.indices.astype(np.int32)
-        upper = np.full(len(cost), np.inf)
+        upper, cost = np.full(len(cost), np.inf), cost / self.scale
         self.highs.addCols(len(cost), cost, lower, upper, rows.nnz, start, index, rows.data)
 
     def _add_clusters(self, columns: Columns) -> None:
@@ -134,7 +137,7 @@ class Master:
     def set_unserved_cost(self, cost: float) -> None:
         """What an edge that stays unserved counts from now on."""
         for column in range(1, len(self._present) + 1):
-            self.highs.changeColCost(column, cost)
+            self.highs.changeColCost(column, cost / self.scale)
 
     def solve(self, seconds: float = np.inf) -> MasterSolution | None:
         """The optimum and its prices; None where HiGHS was not done after `seconds`."""
@@ -144,7 +147,7 @@ class Master:
         if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         solution = highs.getSolution()
-        values, duals = np.array(solution.col_value), np.array(solution.row_dual)
+        values, duals = np.array(solution.col_value), self.scale * np.array(solution.row_dual)
         edge_dual, delay_price = np.zeros((2, len(instance.capacity)))
         edge_dual[self._present] = duals[:edges]
         marginals = np.maximum(-duals, 0.0)
@@ -155,7 +158,7 @@ class Master:
             delay_price = delay_price * (instance.delay_weight / total)
         last = 2 * edges + len(instance.lock)
         return MasterSolution(
-            value=float(highs.getInfo().objective_function_value),
+            value=self.scale * float(highs.getInfo().objective_function_value),
             edge_dual=edge_dual,
             prices=Prices(
                 marginals[2 * edges : last], delay_price, Cuts(self.cuts, marginals[last:])

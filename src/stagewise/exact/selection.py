@@ -48,7 +48,8 @@ def select_disjoint(
     `at_hand` are the rows of a choice to begin with, or none. The search ends within the relative
     `gap` or after `seconds`.
     """
-    highs = Master(instance, columns, 0.0, least_delay, cuts).highs
+    master = Master(instance, columns, 0.0, least_delay, cuts)
+    highs = master.highs
     edges = len(np.unique(columns.edge))
     unserved = np.arange(1, 1 + edges, dtype=np.int32)
     highs.changeColsBounds(edges, unserved, np.zeros(edges), np.zeros(edges))
@@ -78,6 +79,7 @@ def select_disjoint(
         start.col_value = np.concatenate([[delay], np.zeros(edges), use, serving @ use]).tolist()
         highs.setSolution(start)
     highs.setOptionValue("mip_rel_gap", gap)
+    highs.setOptionValue("mip_abs_gap", 0.0)
     highs.setOptionValue("time_limit", seconds)
     highs.cbMipInterrupt += lambda event: event.interrupt(bool(threads.stop[0]))
     # In a thread of its own, so that Ctrl-C is heard.
@@ -85,7 +87,8 @@ def select_disjoint(
     if highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
         return Selection(None, np.inf)
     info = highs.getInfo()
-    bound = float(info.mip_dual_bound) * (1 - _SAFETY) if np.isfinite(info.mip_dual_bound) else 0.0
+    proven = master.scale * float(info.mip_dual_bound) * (1 - _SAFETY)
+    bound = proven if np.isfinite(proven) else 0.0
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return Selection(None, bound)
     use = np.array(highs.getSolution().col_value)[1 + edges : first]

@@ -281,7 +281,8 @@ class _Proof:
             )
             self._report(f"{len(near)} clusters")
             self._improve(near)
-            self._select(open_, bound, _FIRST_SELECTABLE, _FIRST_BRANCHING)
+            _, proven = self._select(open_, bound, _FIRST_SELECTABLE, _FIRST_BRANCHING)
+            bound = max(bound, proven)
         if self._cannot_improve(bound) or self.threads.out_of_time:
             self._settle(bound)
             return

@@ -62,6 +62,8 @@ def multi_krum(models: Models, wrong: int) -> BoolArray:
 
 
 def _mean(models: Models, shares: FloatArray) -> npt.NDArray[Any]:
+    # Models without a share may be all that is kept.
+    shares = shares if shares.any() else np.ones_like(shares)
     return np.asarray((shares / shares.sum()) @ models, models.dtype)
 
 

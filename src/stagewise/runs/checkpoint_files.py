@@ -46,8 +46,10 @@ class CheckpointFiles:
 
         Kept is the last evaluated round, too: a run returns to it when training collapses.
         """
-        wanted = set(range(newest + 1 - config.keep_checkpoints, newest))
-        wanted.add(next((r for r in range(newest, -1, -1) if config.evaluates(r)), -1))
+        oldest = newest + 1 - config.keep_checkpoints
+        wanted = set(range(oldest, newest))
+        for last in (newest, oldest):  # whichever of the kept ones the run may return to
+            wanted.add(next((r for r in range(last, -1, -1) if config.evaluates(r)), -1))
         for round_index, path in self.kept().items():
             if round_index not in wanted or round_index == newest:
                 with explained(path):
@@ -62,14 +64,8 @@ class CheckpointFiles:
         if not path.exists():
             return ""
         content = read_bytes(path)  # first: the line of its round is there before it is
-        digests = {link.round: link.checkpoint for link in load_links(self.folder)}
-        if not digests:
-            return ""
-        try:
-            expected = digests.get(load_round(path))
-        except StagewiseError:
-            expected = None
-        if expected == digest(content):
+        digests = {link.checkpoint for link in load_links(self.folder)}
+        if not digests or digest(content) in digests:
             return ""
         return f"{path}: damaged: its SHA-256 is not the one in {CHAIN}"
 
@@ -78,14 +74,17 @@ class CheckpointFiles:
         return [fault for path in self._newest_first() if (fault := self.fault(path))]
 
     def repair(self) -> list[str]:
-        """Put the newest undamaged checkpoint in the place of a damaged one; what is refused."""
+        """Put the newest undamaged checkpoint in the place of a damaged or missing one.
+
+        Returned is a line for each that is refused on the way.
+        """
         refused: list[str] = []
         for path in self._newest_first():
             fault = self.fault(path)
             if fault:
                 refused.append(fault)
                 continue
-            if refused:
+            if path != self.newest:
                 write_bytes(self.newest, read_bytes(path))
             return refused
         if refused:

@@ -144,9 +144,9 @@ class RunDirectory:
         return load_round(path) + 1 if path.exists() else 0
 
     def weights_of(self, round_index: int) -> ModelWeights | None:
-        """The model after a round whose checkpoint is kept; None of another."""
+        """The model after a round whose checkpoint is kept and undamaged; None of another."""
         path = self._checkpoints.of(round_index)
-        return None if path is None else load_weights(path)
+        return None if path is None or self._checkpoints.fault(path) else load_weights(path)
 
     def check_undamaged(self) -> None:
         """Raise an error where the newest checkpoint is not as it was written."""
@@ -171,6 +171,7 @@ class RunDirectory:
                 self._checkpoints.go_back(to)
                 reason = f"by hand, from round {before}"
                 event = Event(round=to + 1, kind="rolled-back", to=to, reason=reason)
+                self._cut_events()
                 _append(self.path / EVENTS, _lines_of([event]))
         with self.recording():
             pass  # which cuts off what is beyond the checkpoint
