@@ -1,5 +1,7 @@
 """The register of a server's nodes: keys that change while it runs, and who signed a request."""
 
+from base64 import b64encode
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +9,14 @@ import pytest
 
 pytest.importorskip("flwr", reason="the deploy extra is not installed")
 
-from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from flwr.common.constant import TIMESTAMP_HEADER
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.date import now
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 
 from stagewise.deploy.certificates import KeyPair, make_node_key
+from stagewise.deploy.door import Refused
 from stagewise.deploy.flower_api import superlink_server
 from stagewise.deploy.flower_api.superlink_server import NodeRegister
 from stagewise.errors import StagewiseError
@@ -48,8 +54,28 @@ class Place:
 
     def known(self, pair: KeyPair) -> bool:
         self.register.look()
-        key = public_key_to_bytes(load_ssh_public_key(pair.public.read_bytes()))
-        return list(self.state.nodes.values()) == [key]
+        return list(self.state.nodes.values()) == [public_bytes(pair)]
+
+    def headers(self, signed_by: KeyPair, age_s: float) -> dict[str, str]:
+        """Those of a request of c1 that was signed so long ago, by this key."""
+        timestamp = (now() - timedelta(seconds=age_s)).isoformat()
+        private = load_ssh_private_key(signed_by.private.read_bytes(), None)
+        signature = sign_message(private, timestamp.encode())
+        return {
+            FLEET_HTTP_PUBLIC_KEY_HEADER: b64encode(public_bytes(self.old)).decode(),
+            FLEET_HTTP_SIGNATURE_HEADER: b64encode(signature).decode(),
+            TIMESTAMP_HEADER: timestamp,
+        }
+
+    def refusal(self, signed_by: KeyPair, age_s: float) -> tuple[str, str]:
+        """Who is refused, and why."""
+        with pytest.raises(Refused) as caught:
+            self.register.signed_by(self.headers(signed_by, age_s))
+        return caught.value.who, caught.value.why
+
+
+def public_bytes(pair: KeyPair) -> bytes:
+    return public_key_to_bytes(load_ssh_public_key(pair.public.read_bytes()))
 
 
 @pytest.fixture
@@ -88,3 +114,17 @@ class TestKeysThatChange:
 
 def fail(path: Path) -> bytes:
     raise StagewiseError(f"{path}: cannot be read: too many open files")
+
+
+class TestWhoSigned:
+    def test_a_node_that_signs_now(self, place: Place) -> None:
+        member, _ = place.register.signed_by(place.headers(place.old, 0.0))
+        assert member.name == "c1"
+
+    @pytest.mark.parametrize("age_s", [-1000.0, 0.0, 1000.0])
+    def test_who_has_not_the_key_is_not_named(self, place: Place, age_s: float) -> None:
+        assert place.refusal(place.new, age_s) == ("", "a signature that is not its own")
+
+    def test_all_other_times_are_counted_as_one_reason(self, place: Place) -> None:
+        found = {place.refusal(place.old, age_s) for age_s in (-1000.0, 1000.0, 2000.0, 3e9)}
+        assert found == {("c1", "signed too early or too late, by its clock")}
