@@ -3,6 +3,10 @@
 import os
 import signal
 
+from stagewise.deploy.layout import PROGRAMS
+from stagewise.deploy.processes import SUPERVISOR
+from stagewise.deploy.programs import save_programs
+
 
 def kill(site, name):
     """Kill the process of a client or an edge, which is then started again; its old process id."""
@@ -16,7 +20,8 @@ def kill_for_good(site, name):
     process = process_of(site, name)
     pid = site.pids()[process]
     del site.programs[process]
-    site.reload()
+    save_programs(site.programs.values(), site.host_folder / PROGRAMS)
+    os.kill(site.pids()[SUPERVISOR], signal.SIGHUP)
     os.kill(pid, signal.SIGKILL)
 
 

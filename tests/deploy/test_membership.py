@@ -141,6 +141,21 @@ def test_back_to_where_it_was(site: SiteFolder) -> None:
     assert sorted(names) == ["client-c0", "client-c1"]
 
 
+def test_a_client_that_was_revoked_can_still_move(site: SiteFolder) -> None:
+    site.revoke("c1")
+    assert site.remove_client("c1") == [
+        Change("10.0.0.3", "delete", "client-c1"),
+        Change("10.0.0.3", "copy", "programs.json"),
+    ]
+    with pytest.raises(StagewiseError, match="must be on a machine: it was removed"):
+        site.remove_client("c1")
+    site.add_client("c1", "10.0.0.9")
+    own = site.folder / "hosts" / "10.0.0.9" / "client-c1"
+    for edge in ("es0", "es1"):
+        public = site.folder / "hosts" / "10.0.0.2" / f"edge-{edge}" / "nodes" / "c1.pub"
+        assert fits(own / f"{edge}.key", public)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

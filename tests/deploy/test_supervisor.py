@@ -95,6 +95,22 @@ def test_who_ends_again_and_again_is_started_at_longer_and_longer_intervals(mach
     assert Path(found.log).read_text() == "started\n" * 4
 
 
+def test_a_command_that_does_not_exist_is_a_failed_start_and_the_others_go_on(machine):
+    process = machine.start(program("a", ["no-such-command"]), program("b", STAYS))
+    wait_until(lambda: machine.said.exists() and machine.said.read_text().count("\n") == 2)
+    assert process.poll() is None
+    assert machine.pids().keys() == {"b"}
+    log, why = machine.folder / "logs" / "a.log", "no-such-command: No such file or directory"
+    assert machine.said.read_text().splitlines() == [
+        f"a ended before it started: {why} ({log}); it is started again in {pause} s"
+        for pause in ("0.5", "2")
+    ]
+    found = load_processes(machine.folder)["a"]
+    assert (found.starts, found.failures, found.pid) == (2, 2, None)
+    machine.list(program("a", STAYS), program("b", STAYS))
+    machine.wait_for("a", "b")
+
+
 def test_it_ends_with_its_main_program_and_its_status(machine):
     until_up = ["bash", "-c", "until [[ -e trapped ]]; do sleep 0.05; done; exit 7"]
     process = machine.start(program("stubborn", STUBBORN), program("main", until_up, main=True))

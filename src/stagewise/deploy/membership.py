@@ -57,13 +57,7 @@ class SiteFolder:
 
     def revoke(self, name: str) -> list[Change]:
         """Take a node's right to connect, at all of its servers; the rounds go on without it."""
-        node = self._node(name)
-        changes = []
-        for server in self.site.servers_of(node).values():
-            key = member_key(self._role(server), name)
-            if key.exists():
-                key.unlink()
-                changes.append(self._change(server, "delete", key))
+        changes = self._withdraw(self._node(name))
         if not changes:
             raise StagewiseError(f"name = {shown(name)}: must be a node that may connect")
         return changes
@@ -94,10 +88,12 @@ class SiteFolder:
         return changes
 
     def remove_client(self, name: str) -> list[Change]:
-        """Revoke a client and take it off its machine; it can be given another with `add_client`."""
+        """Take a client, revoked or not, off its machine; `add_client` can give it another."""
         client = self._client(name)
-        changes = self.revoke(name)
         folder = self._role(client)
+        if not folder.exists():
+            raise StagewiseError(f"client = {shown(name)}: must be on a machine: it was removed")
+        changes = self._withdraw(client)
         with explained(folder):
             shutil.rmtree(folder)
         self._list(client.host, lambda programs: [p for p in programs if p.name != client.role])
@@ -131,6 +127,16 @@ class SiteFolder:
         listed = [] if new else [Change(host, "copy", PROGRAMS)]
         site = Change(self.site.cloud.host, "copy", SITE)
         return [*changes, Change(host, "copy", there), *listed, site]
+
+    def _withdraw(self, node: EdgeSite | ClientSite) -> list[Change]:
+        """Delete a node's keys at its servers; none may be left to delete."""
+        changes = []
+        for server in self.site.servers_of(node).values():
+            key = member_key(self._role(server), node.id)
+            if key.exists():
+                key.unlink()
+                changes.append(self._change(server, "delete", key))
+        return changes
 
     def _program(self, client: ClientSite) -> Program:
         cloud = self._host(self.site.cloud.host)

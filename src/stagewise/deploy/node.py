@@ -51,8 +51,9 @@ class Link:
     """The connection to one server, which is made again whenever it breaks."""
 
     def __init__(self, server: ServerAddress, authority: bytes, app: App) -> None:
-        self._server, self._app = server, app
-        self._node = FleetNode(server.address, authority, read_bytes(server.key))
+        self._server, self._authority, self._app = server, authority, app
+        self._key = read_bytes(server.key)
+        self._node = FleetNode(server.address, authority, self._key)
         self._connected = threading.Event()
         self._said, self._said_at = "", 0.0
         self._busy, self._beat_at = False, 0.0
@@ -65,6 +66,7 @@ class Link:
         while True:
             try:
                 if not self._connected.is_set():
+                    self._take_in_key()
                     self._node.connect()
                     self._connected.set()
                     self._say_to_log("connected")
@@ -81,6 +83,14 @@ class Link:
                 self._say_to_log(one_line(f"{type(error).__name__}: {error}"))
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _take_in_key(self) -> None:
+        """Be the node of another key if the file has one by now."""
+        key = read_bytes(self._server.key)
+        if key != self._key:
+            old, self._node = self._node, FleetNode(self._server.address, self._authority, key)
+            self._key = key
+            old.close()
 
     def beat(self) -> None:
         """Tell the server that the node is there, if it is connected and it is time to."""

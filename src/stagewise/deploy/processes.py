@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import signal
 import sys
 import threading
 import time
@@ -104,11 +102,6 @@ class LocalSite:
             return {}
         found = {name: each.pid for name, each in self.processes().items() if each.pid is not None}
         return own | found
-
-    def reload(self) -> None:
-        """Have the supervisor take in `programs` as they are now."""
-        save_programs(self.programs.values(), self.host_folder / PROGRAMS)
-        os.kill(self.children.running()[SUPERVISOR], signal.SIGHUP)
 
     def _start(self, deadline: float) -> None:
         self._make_folders()

@@ -178,10 +178,6 @@ class Site(_Table, frozen=True, kw_only=True):
             return {CLOUD: self.cloud}
         return {edge.id: edge for edge in self.edges if edge.id in node.edges}
 
-    def nodes_of(self, server: Cloud | EdgeSite) -> tuple[EdgeSite | ClientSite, ...]:
-        """The nodes at a SuperLink."""
-        return tuple(node for node in self.nodes if server in self.servers_of(node).values())
-
     def check_scenario(self, scenario: Scenario) -> None:
         """Refuse a scenario of other clients, edges or links than this site has."""
         for group, own, others in (

@@ -176,8 +176,14 @@ class Supervisor:
             if each.pid is None and time.monotonic() >= each.due
         ]
         for each in due:
-            each.pid, each.since = self._start(each.program), time.time()
             each.starts += 1
+            each.since = time.time()
+            try:
+                each.pid = self._start(each.program)
+            except OSError as error:  # there is no such command, or no process left to have
+                reason = f"{each.program.command[0]}: {error.strerror}"
+                self._mark_ended(each, f"before it started: {reason}")
+                self._delay(each)
         if due:
             self._write()
 
@@ -209,22 +215,28 @@ class Supervisor:
             if each is None:
                 continue
             code = os.waitstatus_to_exitcode(status)
-            ran_s = time.time() - each.since
-            each.pid, each.since = None, time.time()
-            each.ended = f"by signal {-code}" if code < 0 else f"with status {code}"
-            each.failures = 0 if ran_s > LASTING_S else each.failures + 1
+            self._mark_ended(each, f"by signal {-code}" if code < 0 else f"with status {code}")
             if each.program.main and code >= 0:
                 return code
-            pause_s = min(FIRST_PAUSE_S * 2 ** min(each.failures, 8), LONGEST_PAUSE_S)
-            pause_s = FIRST_PAUSE_S if each.failures <= 1 else pause_s
-            each.due = time.monotonic() + pause_s
-            name = each.program.name
-            self._write()
-            self._say(
-                f"{name} ended {each.ended} ({self._logs / f'{name}.log'}); "
-                f"it is started again in {pause_s:g} s"
-            )
+            self._delay(each)
         return None
+
+    def _mark_ended(self, each: _Running, ended: str) -> None:
+        ran_s = time.time() - each.since
+        each.pid, each.since, each.ended = None, time.time(), ended
+        each.failures = 0 if ran_s > LASTING_S else each.failures + 1
+
+    def _delay(self, each: _Running) -> None:
+        """Have a program that ended started again in a while, and say so."""
+        pause_s = min(FIRST_PAUSE_S * 2 ** min(each.failures, 8), LONGEST_PAUSE_S)
+        pause_s = FIRST_PAUSE_S if each.failures <= 1 else pause_s
+        each.due = time.monotonic() + pause_s
+        name = each.program.name
+        self._write()
+        self._say(
+            f"{name} ended {each.ended} ({self._logs / f'{name}.log'}); "
+            f"it is started again in {pause_s:g} s"
+        )
 
     def _end(self, processes: list[_Running]) -> None:
         """End them: asked first, killed after a grace."""

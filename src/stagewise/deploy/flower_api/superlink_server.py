@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
@@ -45,28 +45,44 @@ class NodeRegister:
     def __init__(self, folder: Path, forget: Callable[[str], None]) -> None:
         self._folder, self._forget = folder, forget
         self._members: dict[bytes, tuple[Member, ec.EllipticCurvePublicKey]] = {}
-        self._looked = self._changed = -1.0
+        self._looked = -1.0
+        self._taken_in: set[tuple[str | int, ...]] | None = None
+        self._said = ""
         self.state: Any = None
         """Flower's LinkState, once there is one."""
 
     def look(self) -> None:
-        """Read the keys again if they changed; if they cannot be, it is said, and the old ones stay."""
+        """Read the keys again if they changed.
+
+        If they cannot be read, it is said, the old ones stay, and they are read again next time.
+        """
         if time.monotonic() - self._looked < self.LOOK_EVERY_S:
             return
         self._looked = time.monotonic()
-        changed = self._folder.stat().st_mtime if self._folder.is_dir() else -1.0
-        if changed != self._changed:
-            self._changed = changed
-            try:
+        try:
+            files = self._files()
+            if files != self._taken_in:
                 self.read()
-            except StagewiseError as error:
+                self._taken_in, self._said = files, ""
+        except (OSError, StagewiseError) as error:  # one may be deleted this very moment
+            if str(error) != self._said:
+                self._said = str(error)
                 print(error, flush=True)
+
+    def _files(self) -> set[tuple[str | int, ...]]:
+        """What differs once a key is added, deleted, replaced or written over in place."""
+        found = [(path.name, path.stat()) for path in self._folder.glob("*.pub")]
+        return {(name, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for name, at in found}
 
     def read(self) -> None:
         """Take in keys that have come, and let go of those that are there no longer."""
         keys: dict[bytes, tuple[str, ec.EllipticCurvePublicKey]] = {}
         for path in sorted(self._folder.glob("*.pub")):
-            key = load_ssh_public_key(read_bytes(path))
+            content = read_bytes(path)
+            try:
+                key = load_ssh_public_key(content)
+            except (ValueError, UnsupportedAlgorithm):
+                raise StagewiseError(f"{path}: must be a whole public key of OpenSSH") from None
             if not isinstance(key, ec.EllipticCurvePublicKey):
                 raise StagewiseError(f"{path}: must be a key on an elliptic curve")
             known = keys.setdefault(public_key_to_bytes(key), (path.stem, key))
@@ -96,12 +112,13 @@ class NodeRegister:
         if public not in self._members:
             raise Refused(401, "signed with a key that is not known")
         member, key = self._members[public]
-        if not -SYSTEM_TIME_TOLERANCE < age_s < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
-            raise Refused(401, f"signed {age_s:.0f} s ago, by its clock", member.name)
         try:
             key.verify(signature, timestamp.encode("ascii"), ec.ECDSA(hashes.SHA256()))
         except (InvalidSignature, UnicodeEncodeError):
             raise Refused(401, "a signature that is not its own") from None
+        # Last, so that nobody is named who did not sign.
+        if not -SYSTEM_TIME_TOLERANCE < age_s < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
+            raise Refused(401, "signed too early or too late, by its clock", member.name)
         return member, hashlib.sha256(signature).digest()[:16]
 
     def senders(self, body: bytes) -> list[tuple[int, bool]]:
