@@ -2,7 +2,6 @@
 
 from stagewise.bounds import Bound as Bound
 from stagewise.bounds import bound as bound
-from stagewise.bounds import load_bound_records as load_bound_records
 from stagewise.bounds import save_bounds as save_bounds
 from stagewise.checker import check as check
 from stagewise.checker import check_bounds as check_bounds

@@ -168,12 +168,6 @@ def save_bounds(bounds: Sequence[Bound], path: str | Path) -> None:
 
 
 def load_bound_records(path: str | Path) -> list[BoundRecord]:
-    """Read a bounds file as it is: what it claims is not checked against anything.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file; `-` is standard input.
-    """
+    """Read a bounds file as it is: what it claims is not checked against anything."""
     records: list[Any] = decode_json_lines(read_bytes(path), BoundRecord, str(path))
     return records

@@ -157,12 +157,13 @@ def check(
     ] = None,
 ) -> None:
     """Recompute every figure and constraint of a decisions file; exit 1 if anything is not true."""
+    from stagewise.bounds import load_bound_records
     from stagewise.decisions import load_decision_records
 
     world = stagewise.load_scenario(scenario)
     records = load_decision_records(decisions)
     rounds = stagewise.load_rounds(online, world)
-    proven = [] if bounds is None else stagewise.load_bound_records(bounds)
+    proven = [] if bounds is None else load_bound_records(bounds)
     lines = stagewise.check(world, records, rounds)
     lines += stagewise.check_bounds(world, proven, rounds, records)
     what = f"{len(records)} decisions"
