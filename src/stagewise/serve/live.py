@@ -6,6 +6,8 @@ from any other at any entry; which of two got to decide a round is settled by th
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import NamedTuple
 
@@ -79,11 +81,12 @@ class LiveFederation:
                 policy = self._in_step()
                 index = self._last_round + 1 if request.round is None else request.round
                 round_ = round_of_request(self.scenario, request, index)
-                # What it asks for may depend on what came of the round before.
-                before = self._before_next(policy) if index > self._last_round else []
-                if self._appended(before, self._snapshot(policy) if before else None):
-                    policy.prepare(round_)
-                    return policy.probe(round_)
+                with self._dropped_unless_kept():
+                    # What it asks for may depend on what came of the round before.
+                    before = self._before_next(policy) if index > self._last_round else []
+                    if self._appended(before, self._snapshot(policy) if before else None):
+                        policy.prepare(round_)
+                        return policy.probe(round_)
 
     def decide(self, request: RoundRequest, key: str | None = None) -> Decided:
         """The decision of a round: the one that was made before, or else a new one."""
@@ -96,18 +99,15 @@ class LiveFederation:
                 index = self._last_round + 1 if request.round is None else request.round
                 round_ = round_of_request(self.scenario, request, index)
                 losses = losses_of_request(self.scenario, request)
-                try:
+                with self._dropped_unless_kept():
                     before = self._before_next(policy)
                     snapshot = self._snapshot(policy) if before else None
                     decision = _decided(policy, round_, losses)
-                except BaseException:
-                    self._drop()  # it was told what is not in the store
-                    raise
-                entry = _entry_of(decision, request, key)
-                if self._appended([*before, entry], snapshot):
-                    self._last_round, self._open = index, decision
-                    assert entry.answer is not None
-                    return Decided(entry.answer, _weights_of(entry.more), decision)
+                    entry = _entry_of(decision, request, key)
+                    if self._appended([*before, entry], snapshot):
+                        self._last_round, self._open = index, decision
+                        assert entry.answer is not None
+                        return Decided(entry.answer, _weights_of(entry.more), decision)
 
     def observe(self, index: int, report: OutcomeReport) -> bool:
         """Tell the policy what came of a round; whether it is news."""
@@ -127,10 +127,13 @@ class LiveFederation:
                     raise Conflict(
                         f"round {index}: must be the newest that is decided, {self._last_round}"
                     )
-                policy.observe(outcome_of_report(self._open, report))
-                if self._appended([NewEntry("outcome", index, asked=told)], self._snapshot(policy)):
-                    self._open = None
-                    return True
+                outcome = outcome_of_report(self._open, report)
+                entry = NewEntry("outcome", index, asked=told)
+                with self._dropped_unless_kept():
+                    policy.observe(outcome)
+                    if self._appended([entry], self._snapshot(policy)):
+                        self._open = None
+                        return True
 
     def adopt(self, plan: int) -> None:
         """Follow another plan from the next decision on."""
@@ -185,6 +188,15 @@ class LiveFederation:
 
     # In step with the store
 
+    @contextmanager
+    def _dropped_unless_kept(self) -> Iterator[None]:
+        """Drop the policy after an error: it may have been told what is not in the store."""
+        try:
+            yield
+        except BaseException:
+            self._drop()
+            raise
+
     def _drop(self) -> None:
         if self._policy is not None:
             self._policy.close()
@@ -196,11 +208,8 @@ class LiveFederation:
             return self._policy
         row = self._store.federation(self.name)
         require_ready(row)
-        try:
+        with self._dropped_unless_kept():
             return self._caught_up(row)
-        except BaseException:
-            self._drop()
-            raise
 
     def _caught_up(self, row: Entry) -> Policy:
         policy = self._policy

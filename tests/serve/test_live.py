@@ -1,0 +1,78 @@
+"""A federation's policy in one process, where the store fails or the federation is another one."""
+
+import pytest
+from serve_cases import small_rounds, small_scenario, timeless
+from sqlalchemy.exc import OperationalError
+
+from stagewise.client.wire import ClientReport, OutcomeReport, RoundRequest, request_of
+from stagewise.serve.federations import Federations
+from stagewise.serve.settings import FederationSettings
+from stagewise.serve.store import Store
+from stagewise.world.scenario_json import json_parts
+
+OORT = FederationSettings(policy="oort,k=8+nearest")
+
+
+@pytest.fixture
+def federations(tmp_path):
+    found = Federations(Store(str(tmp_path / "store.db")))
+    yield found
+    found.close()
+    found.store.close()
+
+
+def created(federations, scenario, settings=OORT, name="a"):
+    federations.add_scenario(b"".join(json_parts(scenario)), False)
+    federations.create(name, scenario.sha256, settings)
+    words = federations.get(name).prepare(settings)
+    federations.store.set_state(name, "ready", words)
+    return federations.get(name)
+
+
+def refuse_writes(monkeypatch, store, count=1):
+    """Let the next writes of entries fail, as when the database is away for a moment."""
+    real, left = store.append, count
+
+    def append(*args):
+        nonlocal left
+        if left:
+            left -= 1
+            raise OperationalError("insert", {}, Exception("database is locked"))
+        return real(*args)
+
+    monkeypatch.setattr(store, "append", append)
+
+
+@pytest.mark.parametrize("what", ["decide", "observe", "probe"])
+def test_a_write_that_fails_changes_nothing(federations, monkeypatch, what):
+    """The request is refused; sent again, all is as in a federation whose store never failed."""
+    scenario = small_scenario()
+    requests = [request_of(round_, {}) for round_ in small_rounds(scenario, 4)]
+    lives = [created(federations, scenario, name=name) for name in ("well", "ill")]
+    lines: list[list] = []
+    for live in lives:
+        first = timeless(live.decide(requests[0]).line)
+        trained = next(iter(first["assignment"]))
+        late = OutcomeReport(clients={trained: ClientReport(fate="late", loss_before=9.0)})
+        asked = {
+            "decide": lambda live=live: live.decide(requests[1]),
+            "observe": lambda live=live, late=late: live.observe(0, late),
+            "probe": lambda live=live: live.probe(RoundRequest(online=requests[1].online)),
+        }[what]
+        if live.name == "ill":
+            with monkeypatch.context() as patched:
+                refuse_writes(patched, federations.store)
+                with pytest.raises(OperationalError):
+                    asked()
+            if what != "observe":  # the late outcome of round 0 still finds its round
+                assert live.observe(0, late)
+        elif what != "observe":
+            live.observe(0, late)
+        asked()
+        lines.append([first, *(timeless(live.decide(request).line) for request in requests[1:])])
+    assert lines[0] == lines[1]
+    kept = [
+        [(row.kind, row.round, row.asked) for row in federations.store.entries_after(name, 0)]
+        for name in ("well", "ill")
+    ]
+    assert kept[0] == kept[1]
