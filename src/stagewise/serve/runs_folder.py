@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from stagewise.deploy.records import DEPLOYMENT, LIVE, STATUS
-from stagewise.deploy.status import is_running
 from stagewise.errors import StagewiseError, one_line
 from stagewise.runs.directory import (
     CONFIG,
@@ -16,6 +15,7 @@ from stagewise.runs.directory import (
     ROUNDS,
     SCENARIO,
     RunDirectory,
+    is_running,
 )
 from stagewise.runs.run import Run, load_run
 from stagewise.serve.refusals import Unknown
