@@ -3,6 +3,9 @@
 import subprocess
 import sys
 
+from small_runs import small_run
+from stagewise.serve.runs_folder import RunsFolder
+
 OTHERS = "cryptography flwr torch mlxtend PIL pandas matplotlib jinja2 yaml distributed psycopg"
 """What other extras bring."""
 
@@ -23,3 +26,15 @@ def test_the_service_starts_with_what_its_extra_brings():
     command = [sys.executable, "-c", BLOCKED, *OTHERS.split()]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_that_lost_a_file_is_listed_with_the_reason(tmp_path):
+    small_run(tmp_path / "a", rounds=1)
+    for lost in ("decisions.jsonl", "rounds.jsonl"):
+        kept = (tmp_path / "a" / lost).read_bytes()
+        (tmp_path / "a" / lost).unlink()
+        found = RunsFolder(tmp_path).summary("a")
+        assert found.error is not None
+        assert lost in found.error
+        (tmp_path / "a" / lost).write_bytes(kept)
+    assert RunsFolder(tmp_path).summary("a").error is None
