@@ -6,6 +6,8 @@ from sqlalchemy.exc import OperationalError
 
 from stagewise.client.wire import ClientReport, OutcomeReport, RoundRequest, request_of
 from stagewise.serve.federations import Federations
+from stagewise.serve.job_queue import JobQueue
+from stagewise.serve.refusals import NotReady, Unknown
 from stagewise.serve.settings import FederationSettings
 from stagewise.serve.store import Store
 from stagewise.world.scenario_json import json_parts
@@ -24,9 +26,9 @@ def federations(tmp_path):
 def created(federations, scenario, settings=OORT, name="a"):
     federations.add_scenario(b"".join(json_parts(scenario)), False)
     federations.create(name, scenario.sha256, settings)
-    words = federations.get(name).prepare(settings)
-    federations.store.set_state(name, "ready", words)
-    return federations.get(name)
+    live = federations.get(name)
+    federations.store.set_state(name, live.created, "ready", live.prepare(settings))
+    return live
 
 
 def refuse_writes(monkeypatch, store, count=1):
@@ -76,3 +78,55 @@ def test_a_write_that_fails_changes_nothing(federations, monkeypatch, what):
         for name in ("well", "ill")
     ]
     assert kept[0] == kept[1]
+
+
+def test_a_federation_created_again_has_nothing_of_the_one_before(federations):
+    """By another server on the same store, which tells this one nothing."""
+    old, new = small_scenario(0), small_scenario(1)
+    planned = FederationSettings(policy="stagewise-strict")
+    before = created(federations, old, planned)
+    [request] = [request_of(round_, {}) for round_ in small_rounds(old, 1)]
+    before.decide(request)
+    other = Federations(federations.store)
+    other.remove("a")
+    with pytest.raises(Unknown):
+        federations.get("a")
+    with pytest.raises(Unknown):
+        before.prepare(planned)
+    assert not federations.store.plans("a")
+    after = created(other, new, planned)
+    with pytest.raises(NotReady):
+        before.decide(request)
+    with pytest.raises(NotReady):
+        before.adopt(0)
+    federations.store.set_state("a", before.created, "failed", error="of the one before")
+    assert federations.store.federation("a").state == "ready"
+    assert federations.get("a").scenario.sha256 == new.sha256
+    assert len(federations.store.plans("a")) == 1
+    lines = [timeless(live.decide(request).line) for live in (after, federations.get("a"))]
+    assert lines[0] == lines[1]
+    other.close()
+
+
+def test_the_end_of_a_removed_job_is_not_the_end_of_its_successor(federations):
+    """SQLite uses the number of a removed row again."""
+    scenario, queue = small_scenario(), JobQueue(federations.store.database)
+    federations.add_scenario(b"".join(json_parts(scenario)), False)
+    federations.create("a", scenario.sha256, OORT)
+    job = queue.take(["prepare"])
+    federations.remove("a")
+    federations.create("a", scenario.sha256, OORT)
+    with pytest.raises(Unknown):
+        queue.require(job)
+    queue.end(job, error="of the one before")
+    [left] = queue.jobs()
+    assert left.state == "queued"
+
+
+def test_a_policy_that_makes_room_for_another_is_closed(federations, monkeypatch):
+    monkeypatch.setattr("stagewise.serve.federations._READY", 1)
+    closed = []
+    first = created(federations, small_scenario(), name="first")
+    monkeypatch.setattr(first, "close", lambda: closed.append("first"))
+    created(federations, small_scenario(), name="second")
+    assert closed == ["first"]

@@ -255,7 +255,7 @@ def plans(request: Request, name: FederationName) -> Response:
     allowed(request, "read", name)
     store = service_of(request).store
     rows = store.plans(name)
-    followed = store.followed(name, store.position(name)) or 0
+    followed = store.followed(name, store.position(name).last) or 0
     return json_answer(
         [
             {

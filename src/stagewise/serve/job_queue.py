@@ -93,23 +93,30 @@ class JobQueue:
         with self._database.writing() as connection:
             found = connection.execute(oldest.limit(1).with_for_update(skip_locked=True)).first()
             if found is not None:
-                self._set(connection, found.number, state="running", progress=0.0)
+                self._set(connection, found, state="running", progress=0.0)
         return found
 
-    def tell(self, number: int, progress: float) -> None:
+    def require(self, job: Entry) -> None:
+        """Raise an error if the job is no longer there, as its federation was removed."""
+        if self.job(job.number).created != job.created:
+            raise Unknown(f"job {job.number}: was removed")
+
+    def tell(self, job: Entry, progress: float) -> None:
         """Say how far it is, and that whoever is at it is alive."""
         with self._database.writing() as connection:
-            self._set(connection, number, progress=progress)
+            self._set(connection, job, progress=progress)
 
-    def beat(self, number: int) -> None:
+    def beat(self, job: Entry) -> None:
         with self._database.writing() as connection:
-            self._set(connection, number)
+            self._set(connection, job)
 
-    def end(self, number: int, result: str | None = None, error: str | None = None) -> None:
+    def end(self, job: Entry, result: str | None = None, error: str | None = None) -> None:
         state = "done" if error is None else "failed"
         with self._database.writing() as connection:
-            self._set(connection, number, state=state, progress=1.0, result=result, error=error)
+            self._set(connection, job, state=state, progress=1.0, result=result, error=error)
 
-    def _set(self, connection: Any, number: int, **values: Any) -> None:
+    def _set(self, connection: Any, job: Entry, **values: Any) -> None:
         values |= {"beat": time.time(), "owner": self._owner}
-        connection.execute(update(JOBS).where(JOBS.c.number == number).values(values))
+        # SQLite gives the number of a removed job to the next one.
+        same = and_(JOBS.c.number == job.number, JOBS.c.created == job.created)
+        connection.execute(update(JOBS).where(same).values(values))

@@ -29,7 +29,7 @@ from stagewise.policies.policy import Policy
 from stagewise.runs.checkpoint import state_from_bytes, state_to_bytes
 from stagewise.serve.refusals import Conflict, NotReady
 from stagewise.serve.settings import FederationSettings, PolicyWords
-from stagewise.serve.store import Entry, NewEntry, Snapshot, Store
+from stagewise.serve.store import Entry, NewEntry, Position, Snapshot, Store
 from stagewise.serve.stored_plans import OrderedPlans, keep_plan, plan_of
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
@@ -50,8 +50,8 @@ class Decided(NamedTuple):
 class LiveFederation:
     """One federation in this process."""
 
-    def __init__(self, store: Store, name: str, scenario: Scenario) -> None:
-        self.name, self.scenario = name, scenario
+    def __init__(self, store: Store, name: str, created: float, scenario: Scenario) -> None:
+        self.name, self.created, self.scenario = name, created, scenario
         self._store = store
         self._lock = Lock()
         self._policy: Policy | None = None
@@ -64,9 +64,9 @@ class LiveFederation:
     def prepare(self, settings: FederationSettings) -> PolicyWords:
         """Make the policy, with its plan, and keep both."""
         with self._lock:
-            policy = settings.make(self.scenario, OrderedPlans(self._store, self.name))
+            policy = settings.make(self.scenario, self._ordered_plans())
             if policy.plan is not None and not self._store.plans(self.name):
-                keep_plan(self._store, self.name, policy.plan)
+                keep_plan(self._store, self.name, self.created, policy.plan)
             self._policy, self._at, self._following = policy, 0, 0
             return PolicyWords.of(policy)
 
@@ -137,13 +137,11 @@ class LiveFederation:
 
     def adopt(self, plan: int) -> None:
         """Follow another plan from the next decision on."""
-        while not self._store.append(
-            self.name,
-            self._store.position(self.name),
-            [NewEntry("plan", plan=plan)],
-            None,
-        ):
-            pass
+        while True:
+            at = self._store.position(self.name)
+            self._require_same(at.created)
+            if self._store.append(self.name, at, [NewEntry("plan", plan=plan)], None):
+                return
 
     def _before_next(self, policy: Policy) -> list[NewEntry]:
         """What must be kept before the next decision: that the last round went as decided."""
@@ -159,7 +157,8 @@ class LiveFederation:
 
     def _appended(self, entries: list[NewEntry], snapshot: Snapshot | None) -> bool:
         """Keep `entries`; if another process was first, this policy went ahead of it and is dropped."""
-        if entries and not self._store.append(self.name, self._at, entries, snapshot):
+        at = Position(self.created, self._at)
+        if entries and not self._store.append(self.name, at, entries, snapshot):
             self._drop()
             return False
         self._at += len(entries)
@@ -204,12 +203,21 @@ class LiveFederation:
 
     def _in_step(self) -> Policy:
         """The policy after all entries that there are."""
-        if self._policy is not None and self._store.position(self.name) == self._at:
+        at = Position(self.created, self._at)
+        if self._policy is not None and self._store.position(self.name) == at:
             return self._policy
         row = self._store.federation(self.name)
+        self._require_same(row.created)
         require_ready(row)
         with self._dropped_unless_kept():
             return self._caught_up(row)
+
+    def _require_same(self, created: float) -> None:
+        if created != self.created:
+            raise NotReady(f"federation {self.name!r}: was created again just now; ask again")
+
+    def _ordered_plans(self) -> OrderedPlans:
+        return OrderedPlans(self._store, self.name, self.created)
 
     def _caught_up(self, row: Entry) -> Policy:
         policy = self._policy
@@ -218,7 +226,7 @@ class LiveFederation:
             first = None
             if self._store.plans(self.name):
                 first = plan_of(self._store.plan(self.name, 0), self.scenario)
-            policy = settings.make(self.scenario, OrderedPlans(self._store, self.name), first)
+            policy = settings.make(self.scenario, self._ordered_plans(), first)
             self._policy, self._following = policy, 0
         if row.snapshot_at > self._at:
             if row.snapshot:
