@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import socket
 import ssl
 import subprocess
 import sys
@@ -84,6 +85,17 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(tmp_path, monkeyp
     monkeypatch.setattr("stagewise.serve.requests.LARGEST_BODY", 1000)
     with serving(str(tmp_path / "a.db")) as client:
         assert client.post("/v1/scenarios", content=b"x" * 2000).status_code == 413
+
+
+def test_nothing_is_read_of_a_caller_who_is_not_known(tmp_path):
+    """The answer comes while the body is still to be sent."""
+    head = b"POST /v1/scenarios HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 60000000\r\n\r\n"
+    with (
+        serving(str(tmp_path / "a.db"), access=Access([])) as client,
+        socket.create_connection(("127.0.0.1", client.port), timeout=10) as asked,
+    ):
+        asked.sendall(head)
+        assert asked.recv(12) == b"HTTP/1.1 401"
 
 
 def new_token(capsys, *arguments: str) -> tuple[str, str]:
