@@ -7,7 +7,7 @@ from sqlalchemy.exc import OperationalError
 from stagewise.client.wire import ClientReport, OutcomeReport, RoundRequest, request_of
 from stagewise.serve.federations import Federations
 from stagewise.serve.job_queue import JobQueue
-from stagewise.serve.refusals import NotReady, Unknown
+from stagewise.serve.refusals import Conflict, NotReady, Unknown
 from stagewise.serve.settings import FederationSettings
 from stagewise.serve.store import Store
 from stagewise.world.scenario_json import json_parts
@@ -130,3 +130,11 @@ def test_a_policy_that_makes_room_for_another_is_closed(federations, monkeypatch
     monkeypatch.setattr(first, "close", lambda: closed.append("first"))
     created(federations, small_scenario(), name="second")
     assert closed == ["first"]
+
+
+def test_a_key_does_not_stand_for_another_round(federations):
+    live = created(federations, small_scenario())
+    first = live.decide(RoundRequest(online=["c1", "c2"]), "k")
+    assert live.decide(RoundRequest(online=["c1", "c2"], round=0), "k").line == first.line
+    with pytest.raises(Conflict, match="round = 7: must be 0"):
+        live.decide(RoundRequest(online=["c1", "c2"], round=7), "k")

@@ -13,7 +13,7 @@ from sqlalchemy import and_, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from stagewise.serve.database import Database
-from stagewise.serve.refusals import TooMany, Unknown
+from stagewise.serve.refusals import Conflict, TooMany, Unknown
 from stagewise.serve.store import Entry
 from stagewise.serve.tables import JOBS
 
@@ -31,29 +31,32 @@ class JobQueue:
 
     def order(self, federation: str | None, kind: str, key: str | None, settings: bytes) -> int:
         """Order a job; the number of the one that was ordered under this key, if any was."""
+        row = {
+            "federation": federation,
+            "kind": kind,
+            "key": key,
+            "settings": settings,
+            "state": "queued",
+            "progress": 0.0,
+            "created": time.time(),
+        }
         try:
             with self._database.writing() as connection:
-                waiting = connection.execute(
-                    select(func.count()).where(JOBS.c.state == "queued")
-                ).scalar()
-                if (waiting or 0) >= _WAITING:
-                    raise TooMany(f"jobs: {waiting} wait already: must be fewer than {_WAITING}")
-                row = {
-                    "federation": federation,
-                    "kind": kind,
-                    "key": key,
-                    "settings": settings,
-                    "state": "queued",
-                    "progress": 0.0,
-                    "created": time.time(),
-                }
-                result = connection.execute(insert(JOBS).values(row))
+                known = _ordered(connection, federation, kind, key)
+                if known is None:
+                    _require_room(connection, kind)
+                    result = connection.execute(insert(JOBS).values(row))
+        except IntegrityError:  # another process was first
+            with self._database.reading() as connection:
+                known = _ordered(connection, federation, kind, key)
+            if known is None:
+                raise
+        if known is None:
             self._database.ring()
             return int(result.inserted_primary_key[0])  # type: ignore[index]
-        except IntegrityError:
-            which = and_(JOBS.c.federation == federation, JOBS.c.kind == kind, JOBS.c.key == key)
-            with self._database.reading() as connection:
-                return int(connection.execute(select(JOBS.c.number).where(which)).scalar_one())
+        if known.settings != settings:
+            raise Conflict(f"{kind}: was ordered with other settings under this key")
+        return int(known.number)
 
     def bell(self) -> Event:
         """What is set when a job is ordered in this process."""
@@ -120,3 +123,24 @@ class JobQueue:
         # SQLite gives the number of a removed job to the next one.
         same = and_(JOBS.c.number == job.number, JOBS.c.created == job.created)
         connection.execute(update(JOBS).where(same).values(values))
+
+
+def _ordered(connection: Any, federation: str | None, kind: str, key: str | None) -> Entry | None:
+    """The job that was ordered under a key; one of a run that failed may be ordered again."""
+    which = and_(
+        JOBS.c.federation.is_not_distinct_from(federation),
+        JOBS.c.kind == kind,
+        JOBS.c.key == key,
+        or_(JOBS.c.federation.is_not(None), JOBS.c.state != "failed"),
+    )
+    found: Entry | None = None
+    if key is not None:
+        found = connection.execute(select(JOBS).where(which)).first()
+    return found
+
+
+def _require_room(connection: Any, kind: str) -> None:
+    queued = and_(JOBS.c.state == "queued", JOBS.c.kind == kind)
+    waiting = connection.execute(select(func.count()).where(queued)).scalar()
+    if waiting >= _WAITING:
+        raise TooMany(f"{kind}: {waiting} wait already: must be fewer than {_WAITING}")

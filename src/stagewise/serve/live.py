@@ -178,6 +178,10 @@ class LiveFederation:
                 )
         if row is None:
             return None
+        if request.round not in (None, row.round):
+            raise Conflict(
+                f"round = {request.round}: must be {row.round}, which was decided under this key"
+            )
         if row.asked != _asked(request, row.round):
             raise Conflict(
                 f"round {row.round}: was decided for another request: who is online, links, losses and "
