@@ -7,8 +7,11 @@ import socket
 import ssl
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from http.client import HTTPSConnection
+from itertools import islice
+from threading import Event
 
 import malformed
 import pytest
@@ -17,6 +20,7 @@ from serve_cases import create, scenario_file, serving, small_scenario
 from helpers import cases, wait_until
 from stagewise.cli.main import main
 from stagewise.deploy.certificates import issue_server_certificate, make_authority
+from stagewise.serve import live
 from stagewise.serve.access import Access, load_tokens
 
 
@@ -96,6 +100,38 @@ def test_nothing_is_read_of_a_caller_who_is_not_known(tmp_path):
     ):
         asked.sendall(head)
         assert asked.recv(12) == b"HTTP/1.1 401"
+
+
+def test_a_federation_that_is_slow_stops_no_other_route(tmp_path, monkeypatch):
+    """More requests than the server has threads, while its policy decides."""
+    began, go_on = Event(), Event()
+    decided = live._decided
+
+    def slow(*args):
+        began.set()
+        assert go_on.wait(60)
+        return decided(*args)
+
+    with serving(str(tmp_path / "a.db")) as client, ThreadPoolExecutor(60) as executor:
+        create(client, small_scenario())
+        monkeypatch.setattr(live, "_decided", slow)
+        try:
+            body = {"round": 0, "online": ["c0"]}
+            asked = [
+                executor.submit(client.post, "/v1/federations/a/decisions", json=body)
+                for _ in range(60)
+            ]
+            assert began.wait(30)
+            refused = [answer.result() for answer in islice(as_completed(asked, 30), 52)]
+            assert {answer.status_code for answer in refused} == {429}
+            assert all(answer.headers["retry-after"] for answer in refused)
+            assert client.get("/healthz").status_code == 200
+            assert client.get("/v1/federations/a").status_code == 200
+        finally:
+            go_on.set()
+        answers = [answer.result() for answer in asked]
+    assert len({answer.content for answer in answers if answer.status_code == 200}) == 1
+    assert sum(answer.status_code == 200 for answer in answers) == 8
 
 
 def new_token(capsys, *arguments: str) -> tuple[str, str]:

@@ -64,7 +64,7 @@ def make_app(
 
 def _add_state_routes(app: FastAPI) -> None:
     @app.get("/healthz", tags=["state"])
-    def healthz() -> Response:
+    async def healthz() -> Response:
         """Whether the process answers."""
         return json_answer({"status": "ok", "version": __version__})
 
@@ -75,7 +75,7 @@ def _add_state_routes(app: FastAPI) -> None:
         return json_answer({"status": "ready"})
 
     @app.get("/metrics", tags=["state"])
-    def metrics(request: Request) -> Response:
+    async def metrics(request: Request) -> Response:
         """Counters for Prometheus."""
         content = service_of(request).metrics.text()
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
