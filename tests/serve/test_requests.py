@@ -21,7 +21,7 @@ from helpers import cases, wait_until
 from stagewise.cli.main import main
 from stagewise.deploy.certificates import issue_server_certificate, make_authority
 from stagewise.serve import live
-from stagewise.serve.access import Access, load_tokens
+from stagewise.serve.access import Access, Token, digest_of, load_tokens
 
 
 def test_malformed_requests_get_one_line(store_url):
@@ -83,6 +83,16 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path):
         answers = [client.get("/healthz") for _ in range(12)]
         assert {answer.status_code for answer in answers} == {200, 429}
         assert answers[-1].headers["retry-after"] == "1"
+
+
+def test_made_up_tokens_are_counted_by_where_they_come_from(tmp_path):
+    secret, kept = "s", Token(name="boss", sha256=digest_of("s"), scope="admin")
+    with serving(str(tmp_path / "a.db"), rate=2, access=Access([kept])) as client:
+        guesses = [{"Authorization": f"Bearer {number}"} for number in range(12)]
+        found = [client.get("/v1/federations", headers=guess).status_code for guess in guesses]
+        assert set(found) == {401, 429}
+        known = client.get("/v1/federations", headers={"Authorization": f"Bearer {secret}"})
+        assert known.status_code == 200  # whoever has a token is not kept out by that
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(tmp_path, monkeypatch):

@@ -58,7 +58,13 @@ def make_app(
     app.add_exception_handler(Exception, _failure)
     plain = app.openapi
     app.openapi = lambda: gather_schemas(plain())  # type: ignore[method-assign]
-    app.add_middleware(Gate, metrics=service.metrics, rate=rate, loopback_only=loopback_only)
+    app.add_middleware(
+        Gate,
+        access=service.access,
+        metrics=service.metrics,
+        rate=rate,
+        loopback_only=loopback_only,
+    )
     return app
 
 
