@@ -144,6 +144,11 @@ def test_a_federation_that_is_slow_stops_no_other_route(tmp_path, monkeypatch):
     assert sum(answer.status_code == 200 for answer in answers) == 8
 
 
+def test_whether_there_is_a_job_is_told_to_known_callers_only(tmp_path):
+    with serving(str(tmp_path / "a.db"), access=Access([])) as client:
+        assert client.get("/v1/jobs/1").status_code == 401
+
+
 def new_token(capsys, *arguments: str) -> tuple[str, str]:
     """A token, and the lines for the file."""
     capsys.readouterr()

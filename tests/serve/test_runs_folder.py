@@ -4,6 +4,8 @@ import subprocess
 import sys
 
 from small_runs import small_run
+from stagewise.runs.checkpoint_files import CHECKPOINT
+from stagewise.serve.event_routes import rounds_of_run
 from stagewise.serve.runs_folder import RunsFolder
 
 OTHERS = "cryptography flwr torch mlxtend PIL pandas matplotlib jinja2 yaml distributed psycopg"
@@ -38,3 +40,24 @@ def test_a_run_that_lost_a_file_is_listed_with_the_reason(tmp_path):
         assert lost in found.error
         (tmp_path / "a" / lost).write_bytes(kept)
     assert RunsFolder(tmp_path).summary("a").error is None
+
+
+def test_rounds_of_a_run_are_read_again_only_when_there_are_more(tmp_path, monkeypatch):
+    small_run(tmp_path / "a", rounds=3)
+    read, content = [], RunsFolder.content
+
+    def counted(self, name, file):
+        read.append(file)
+        return content(self, name, file)
+
+    monkeypatch.setattr(RunsFolder, "content", counted)
+    checkpoint = tmp_path / "a" / CHECKPOINT
+    kept = checkpoint.read_bytes()
+    checkpoint.unlink()
+    newer = rounds_of_run(RunsFolder(tmp_path), "a")
+    assert newer(-1) == []
+    assert read == []
+    checkpoint.write_bytes(kept)
+    assert [number for number, _, _ in newer(0)] == [1, 2]
+    assert newer(2) == newer(2) == []
+    assert len(read) == 1
