@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from http.client import HTTPSConnection
 from itertools import islice
+from pathlib import Path
 from threading import Event
 
 import malformed
@@ -21,7 +22,7 @@ from helpers import cases, wait_until
 from stagewise.cli.main import main
 from stagewise.deploy.certificates import issue_server_certificate, make_authority
 from stagewise.serve import live
-from stagewise.serve.access import Access, Token, digest_of, load_tokens
+from stagewise.serve.access import Access, Token, load_tokens, token_digest
 
 
 def test_malformed_requests_get_one_line(store_url):
@@ -86,7 +87,7 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path):
 
 
 def test_made_up_tokens_are_counted_by_where_they_come_from(tmp_path):
-    secret, kept = "s", Token(name="boss", sha256=digest_of("s"), scope="admin")
+    secret, kept = "s", Token(name="boss", sha256=token_digest("s"), scope="admin")
     with serving(str(tmp_path / "a.db"), rate=2, access=Access([kept])) as client:
         guesses = [{"Authorization": f"Bearer {number}"} for number in range(12)]
         found = [client.get("/v1/federations", headers=guess).status_code for guess in guesses]
@@ -147,6 +148,20 @@ def test_a_federation_that_is_slow_stops_no_other_route(tmp_path, monkeypatch):
 def test_whether_there_is_a_job_is_told_to_known_callers_only(tmp_path):
     with serving(str(tmp_path / "a.db"), access=Access([])) as client:
         assert client.get("/v1/jobs/1").status_code == 401
+
+
+def test_what_needs_no_token_is_what_the_documentation_names(tmp_path):
+    told = (Path(__file__).parents[2] / "docs" / "serve.md").read_text()
+    [line] = [line for line in told.splitlines() if line.endswith("need none.")]
+    named = set(re.findall(r"`(/[^`]*)`", line))
+    with serving(str(tmp_path / "a.db"), access=Access([])) as client:
+        addresses = {*client.get("/v1/openapi.json").json()["paths"], "/v1/openapi.json"}
+        free = {
+            path
+            for path in addresses
+            if "{" not in path and client.get(path).status_code not in (401, 405, 422)
+        }
+    assert free == named
 
 
 def new_token(capsys, *arguments: str) -> tuple[str, str]:
