@@ -3,11 +3,16 @@
 import json
 import random
 import re
+import socket
 import ssl
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from http.client import HTTPSConnection
+from itertools import islice
+from pathlib import Path
+from threading import Event
 
 import malformed
 import pytest
@@ -16,7 +21,8 @@ from serve_cases import create, scenario_file, serving, small_scenario
 from helpers import cases, wait_until
 from stagewise.cli.main import main
 from stagewise.deploy.certificates import issue_server_certificate, make_authority
-from stagewise.serve.access import Access, load_tokens
+from stagewise.serve import live
+from stagewise.serve.access import Access, Token, load_tokens, token_digest
 
 
 def test_malformed_requests_get_one_line(store_url):
@@ -80,10 +86,82 @@ def test_who_asks_too_often_is_told_when_to_come_back(tmp_path):
         assert answers[-1].headers["retry-after"] == "1"
 
 
+def test_made_up_tokens_are_counted_by_where_they_come_from(tmp_path):
+    secret, kept = "s", Token(name="boss", sha256=token_digest("s"), scope="admin")
+    with serving(str(tmp_path / "a.db"), rate=2, access=Access([kept])) as client:
+        guesses = [{"Authorization": f"Bearer {number}"} for number in range(12)]
+        found = [client.get("/v1/federations", headers=guess).status_code for guess in guesses]
+        assert set(found) == {401, 429}
+        known = client.get("/v1/federations", headers={"Authorization": f"Bearer {secret}"})
+        assert known.status_code == 200  # whoever has a token is not kept out by that
+
+
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr("stagewise.serve.requests.LARGEST_BODY", 1000)
     with serving(str(tmp_path / "a.db")) as client:
         assert client.post("/v1/scenarios", content=b"x" * 2000).status_code == 413
+
+
+def test_nothing_is_read_of_a_caller_who_is_not_known(tmp_path):
+    """The answer comes while the body is still to be sent."""
+    head = b"POST /v1/scenarios HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 60000000\r\n\r\n"
+    with (
+        serving(str(tmp_path / "a.db"), access=Access([])) as client,
+        socket.create_connection(("127.0.0.1", client.port), timeout=10) as asked,
+    ):
+        asked.sendall(head)
+        assert asked.recv(12) == b"HTTP/1.1 401"
+
+
+def test_a_federation_that_is_slow_stops_no_other_route(tmp_path, monkeypatch):
+    """More requests than the server has threads, while its policy decides."""
+    began, go_on = Event(), Event()
+    decided = live._decided
+
+    def slow(*args):
+        began.set()
+        assert go_on.wait(60)
+        return decided(*args)
+
+    with serving(str(tmp_path / "a.db")) as client, ThreadPoolExecutor(60) as executor:
+        create(client, small_scenario())
+        monkeypatch.setattr(live, "_decided", slow)
+        try:
+            body = {"round": 0, "online": ["c0"]}
+            asked = [
+                executor.submit(client.post, "/v1/federations/a/decisions", json=body)
+                for _ in range(60)
+            ]
+            assert began.wait(30)
+            refused = [answer.result() for answer in islice(as_completed(asked, 30), 52)]
+            assert {answer.status_code for answer in refused} == {429}
+            assert all(answer.headers["retry-after"] for answer in refused)
+            assert client.get("/healthz").status_code == 200
+            assert client.get("/v1/federations/a").status_code == 200
+        finally:
+            go_on.set()
+        answers = [answer.result() for answer in asked]
+    assert len({answer.content for answer in answers if answer.status_code == 200}) == 1
+    assert sum(answer.status_code == 200 for answer in answers) == 8
+
+
+def test_whether_there_is_a_job_is_told_to_known_callers_only(tmp_path):
+    with serving(str(tmp_path / "a.db"), access=Access([])) as client:
+        assert client.get("/v1/jobs/1").status_code == 401
+
+
+def test_what_needs_no_token_is_what_the_documentation_names(tmp_path):
+    told = (Path(__file__).parents[2] / "docs" / "serve.md").read_text()
+    [line] = [line for line in told.splitlines() if line.endswith("need none.")]
+    named = set(re.findall(r"`(/[^`]*)`", line))
+    with serving(str(tmp_path / "a.db"), access=Access([])) as client:
+        addresses = {*client.get("/v1/openapi.json").json()["paths"], "/v1/openapi.json"}
+        free = {
+            path
+            for path in addresses
+            if "{" not in path and client.get(path).status_code not in (401, 405, 422)
+        }
+    assert free == named
 
 
 def new_token(capsys, *arguments: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from stagewise.deploy.records import (
 from stagewise.deploy.starting import beside
 from stagewise.deploy.supervisor import ProcessRecord, last_line, load_processes
 from stagewise.fates import FATES, Fate
-from stagewise.runs.directory import DECISIONS, RunDirectory
+from stagewise.runs.directory import RunDirectory, is_running
 from stagewise.runs.records import RoundRecord
 
 
@@ -186,22 +186,6 @@ def backhaul(deployment: Deployment, live: list[LiveRecord]) -> Backhaul | None:
         measured=crossed / carried,
         rounds=len(clean),
     )
-
-
-def is_running(folder: Path) -> bool:
-    """Whether a process is at work on the run: it holds a lock as long as it lives."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return False
-    with (folder / DECISIONS).open("rb") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:  # a file system without locks
-            return False
-    return False
 
 
 def _round(record: RoundRecord, live: LiveRecord) -> RoundStatus:

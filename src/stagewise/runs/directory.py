@@ -395,3 +395,19 @@ def lock(stream: IO[bytes] | FileIO, path: Path) -> None:
             time.sleep(0.2)  # `deploy status` holds it for a moment to see whether another does
         except OSError:  # a file system without locks
             return
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a process is at work on the run: it holds a lock as long as it lives."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return False
+    with (folder / DECISIONS).open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks
+            return False
+    return False

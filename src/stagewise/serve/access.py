@@ -54,7 +54,7 @@ class Access:
         kind, _, secret = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not secret:
             raise NoToken("Authorization: must be 'Bearer' and a token")
-        digest = digest_of(secret.strip())
+        digest = token_digest(secret.strip())
         found = None
         for token in self._tokens:  # all of them, so that the time tells nothing
             if hmac.compare_digest(token.sha256, digest):
@@ -75,7 +75,7 @@ def require(caller: Token, scope: Scope, federation: str | None) -> None:
         raise Forbidden(f"token {shown(caller.name)}: must be one for {what}")
 
 
-def digest_of(secret: str) -> str:
+def token_digest(secret: str) -> str:
     # Tokens are drawn from 256 bits: there is nothing to guess that would need a slow digest.
     return hashlib.sha256(secret.encode()).hexdigest()
 
@@ -98,7 +98,7 @@ def new_token(
     if not name:
         raise StagewiseError("name: must not be empty")
     secret = secrets.token_urlsafe(32)
-    kept: dict[str, object] = {"name": name, "sha256": digest_of(secret), "scope": scope}
+    kept: dict[str, object] = {"name": name, "sha256": token_digest(secret), "scope": scope}
     if federations:
         kept["federations"] = federations
     return secret, kept

@@ -58,13 +58,19 @@ def make_app(
     app.add_exception_handler(Exception, _failure)
     plain = app.openapi
     app.openapi = lambda: gather_schemas(plain())  # type: ignore[method-assign]
-    app.add_middleware(Gate, metrics=service.metrics, rate=rate, loopback_only=loopback_only)
+    app.add_middleware(
+        Gate,
+        access=service.access,
+        metrics=service.metrics,
+        rate=rate,
+        loopback_only=loopback_only,
+    )
     return app
 
 
 def _add_state_routes(app: FastAPI) -> None:
     @app.get("/healthz", tags=["state"])
-    def healthz() -> Response:
+    async def healthz() -> Response:
         """Whether the process answers."""
         return json_answer({"status": "ok", "version": __version__})
 
@@ -75,7 +81,7 @@ def _add_state_routes(app: FastAPI) -> None:
         return json_answer({"status": "ready"})
 
     @app.get("/metrics", tags=["state"])
-    def metrics(request: Request) -> Response:
+    async def metrics(request: Request) -> Response:
         """Counters for Prometheus."""
         content = service_of(request).metrics.text()
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -12,7 +12,7 @@ from stagewise.world.rounds import Round
 from stagewise.world.rounds_file import line_of_round
 
 
-class Bound(msgspec.Struct, frozen=True):
+class Optimum(msgspec.Struct, frozen=True):
     """The certified optimum of a round, as far as it is known."""
 
     round: int
@@ -22,33 +22,33 @@ class Bound(msgspec.Struct, frozen=True):
     """No decision within the limits costs less; null where it is proven that there is none."""
 
 
-def digest_of(round_: Round) -> str:
+def round_digest(round_: Round) -> str:
     return hashlib.sha256(msgspec.json.encode(line_of_round(round_))).hexdigest()
 
 
-def optimum(round_: Round, seconds: float) -> Bound:
+def optimum(round_: Round, seconds: float) -> Optimum:
     """`exact` on one round."""
     policy = make_policy("exact", round_.scenario, 0, seconds)
     decision = make_decision(
         round_, policy.decide(round_), method=policy.title, decision_ms=math.nan
     )
     cost = decision.objective if decision.feasible else None
-    return Bound(round_.index, cost, decision.lower_bound)
+    return Optimum(round_.index, cost, decision.lower_bound)
 
 
-def known_bounds(store: Store, rounds: list[Round]) -> list[Bound]:
+def known_bounds(store: Store, rounds: list[Round]) -> list[Optimum]:
     """Of those rounds whose bounds are known."""
     if not rounds:
         return []
-    digests = [digest_of(round_) for round_ in rounds]
+    digests = [round_digest(round_) for round_ in rounds]
     known = store.bounds(rounds[0].scenario.sha256, digests)
     return [
-        Bound(round_.index, known[digest].cost, known[digest].lower_bound)
+        Optimum(round_.index, known[digest].cost, known[digest].lower_bound)
         for round_, digest in zip(rounds, digests, strict=True)
         if digest in known
     ]
 
 
-def keep_bound(store: Store, round_: Round, bound: Bound) -> None:
+def keep_bound(store: Store, round_: Round, bound: Optimum) -> None:
     sha256 = round_.scenario.sha256
-    store.add_bound(sha256, digest_of(round_), bound.cost, bound.lower_bound)
+    store.add_bound(sha256, round_digest(round_), bound.cost, bound.lower_bound)

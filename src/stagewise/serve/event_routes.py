@@ -9,8 +9,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from stagewise.errors import one_line
+from stagewise.runs.checkpoint_files import CHECKPOINT
+from stagewise.runs.directory import ROUNDS
 from stagewise.serve.refusals import Refusal
 from stagewise.serve.requests import FederationName, RunName, allowed, service_of
+from stagewise.serve.runs_folder import RunsFolder
 from stagewise.world.checks import LARGEST_COUNT
 
 router = APIRouter(prefix="/v1", tags=["events"])
@@ -46,19 +49,29 @@ async def run_events(request: Request, run: RunName, after: After = None) -> Str
     """Every complete round of a run: its line of `rounds.jsonl`, by its number."""
     allowed(request, "read")
     folder = service_of(request).runs
-    await asyncio.to_thread(folder.file, run, "rounds.jsonl")
-    seen: Any = None
+    await asyncio.to_thread(folder.file, run, ROUNDS)
+    return _stream(request, rounds_of_run(folder, run), -1 if after is None else after)
+
+
+def rounds_of_run(folder: RunsFolder, run: str) -> Events:
+    """The complete rounds of a run; files are read again only when another one is."""
+    seen: tuple[int, int] | None = None
 
     def newer(last: int) -> list[tuple[int, str, bytes]]:
         nonlocal seen
-        changed = (folder.folder(run) / "rounds.jsonl").stat().st_mtime_ns
-        if changed == seen:  # the checkpoint that makes a round count follows its line
-            lines = folder.content(run, "rounds.jsonl").splitlines()
-            return [(n, "round", line) for n, line in enumerate(lines) if n > last]
-        seen = changed
-        return []
+        try:
+            found = (folder.folder(run) / CHECKPOINT).stat()
+        except FileNotFoundError:  # before the first
+            return []
+        # Taken before the lines are read, so that none is missed.
+        newest = found.st_mtime_ns, found.st_ino
+        if newest == seen:
+            return []
+        lines = folder.content(run, ROUNDS).splitlines()
+        seen = newest
+        return [(n, "round", line) for n, line in enumerate(lines) if n > last]
 
-    return _stream(request, newer, -1 if after is None else after)
+    return newer
 
 
 def _stream(request: Request, newer: Events, after: int) -> StreamingResponse:

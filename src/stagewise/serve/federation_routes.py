@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from stagewise.client.wire import OutcomeReport, RoundRequest, line_of_request
 from stagewise.policies.registry import policy_names
+from stagewise.serve.access import require
 from stagewise.serve.bounds import known_bounds
 from stagewise.serve.federations import summary_of
 from stagewise.serve.jobs import BoundsSettings
@@ -255,7 +256,7 @@ def plans(request: Request, name: FederationName) -> Response:
     allowed(request, "read", name)
     store = service_of(request).store
     rows = store.plans(name)
-    followed = store.followed(name, store.position(name)) or 0
+    followed = store.followed(name, store.position(name).last) or 0
     return json_answer(
         [
             {
@@ -329,8 +330,10 @@ def what_if(request: Request, name: FederationName, body: Body) -> Response:
 
 @router.get("/jobs/{number}")
 def job(request: Request, number: Number) -> Response:
-    found = service_of(request).queue.job(number)
-    allowed(request, "read", found.federation)
+    service = service_of(request)
+    caller = service.access.caller(request.headers.get("authorization"))
+    found = service.queue.job(number)
+    require(caller, "read", found.federation)
     return job_answer(found)
 
 

@@ -82,22 +82,28 @@ class Federations:
 
     def get(self, name: str) -> LiveFederation:
         """The federation in this process, made from the store where it is not ready."""
+        created = self.store.position(name).created
         with self._lock:
             found = self._ready.get(name)
-            if found is not None:
+            if found is not None and found.created == created:
                 self._ready.move_to_end(name)
                 return found
-        made = LiveFederation(self.store, name, self.scenario(name))
+        row = self.store.federation(name)
+        content, binary = self.store.scenario(row.scenario_sha256)
+        scenario = decode_scenario(content, binary, "scenario")
+        made = LiveFederation(self.store, name, row.created, scenario)
+        over: list[LiveFederation] = []
         with self._lock:
             found = self._ready.setdefault(name, made)
+            if found.created != made.created:  # another server removed it and created this one
+                over.append(found)
+                found = self._ready[name] = made
             self._ready.move_to_end(name)
             if len(self._ready) > _READY:
-                self._ready.popitem(last=False)
+                over.append(self._ready.popitem(last=False)[1])
+        for live in over:
+            live.close()
         return found
-
-    def scenario(self, name: str) -> Scenario:
-        content, binary = self.store.scenario(self.store.federation(name).scenario_sha256)
-        return decode_scenario(content, binary, "scenario")
 
     def remove(self, name: str) -> None:
         self.store.remove_federation(name)

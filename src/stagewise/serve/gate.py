@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from stagewise.serve.access import EVERYBODY, Access
 from stagewise.serve.metrics import ServiceMetrics
-from stagewise.serve.refusals import Forbidden, Refusal, TooMany
+from stagewise.serve.refusals import Forbidden, NoToken, Refusal, TooMany
 
 ACCESS_LOG = logging.getLogger("stagewise.serve.access")
 
@@ -27,14 +28,14 @@ _SECURITY = (
 )
 
 
-class Rates:
+class RequestRates:
     """So many requests a second for each caller, and as many at once."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._left: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
-    def check(self, caller: str) -> None:
+    def check(self, caller: tuple[str, str]) -> None:
         now = time.monotonic()
         left, since = self._left.pop(caller, (self._per_second, now))
         left = min(self._per_second, left + (now - since) * self._per_second)
@@ -49,10 +50,15 @@ class Gate:
     """Wraps the application."""
 
     def __init__(
-        self, app: ASGIApp, metrics: ServiceMetrics, rate: float, loopback_only: bool
+        self,
+        app: ASGIApp,
+        access: Access,
+        metrics: ServiceMetrics,
+        rate: float,
+        loopback_only: bool,
     ) -> None:
-        self._app, self._metrics = app, metrics
-        self._rates = Rates(rate)
+        self._app, self._access, self._metrics = app, access, metrics
+        self._rates = RequestRates(rate)
         self._loopback_only = loopback_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,8 +96,17 @@ class Gate:
             own = origin.partition("://")[2]
             if own != headers.get(b"host"):
                 raise Forbidden(f"Origin = {origin[:80]!r}: must be this server")
-        caller = headers.get(b"authorization") or (scope.get("client") or ("",))[0]
-        self._rates.check(caller)
+        self._rates.check(self._caller(scope, headers.get(b"authorization")))
+
+    def _caller(self, scope: Scope, authorization: str | None) -> tuple[str, str]:
+        """Whose requests are counted together: a token's, or else those from an address."""
+        try:
+            token = self._access.caller(authorization)
+        except NoToken:
+            token = EVERYBODY
+        if token is EVERYBODY:
+            return "address", (scope.get("client") or ("",))[0]
+        return "token", token.sha256
 
     def _tell(self, scope: Scope, status: int, seconds: float) -> None:
         route = scope.get("route")

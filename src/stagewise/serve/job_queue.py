@@ -13,7 +13,7 @@ from sqlalchemy import and_, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from stagewise.serve.database import Database
-from stagewise.serve.refusals import TooMany, Unknown
+from stagewise.serve.refusals import Conflict, TooMany, Unknown
 from stagewise.serve.store import Entry
 from stagewise.serve.tables import JOBS
 
@@ -31,29 +31,32 @@ class JobQueue:
 
     def order(self, federation: str | None, kind: str, key: str | None, settings: bytes) -> int:
         """Order a job; the number of the one that was ordered under this key, if any was."""
+        row = {
+            "federation": federation,
+            "kind": kind,
+            "key": key,
+            "settings": settings,
+            "state": "queued",
+            "progress": 0.0,
+            "created": time.time(),
+        }
         try:
             with self._database.writing() as connection:
-                waiting = connection.execute(
-                    select(func.count()).where(JOBS.c.state == "queued")
-                ).scalar()
-                if (waiting or 0) >= _WAITING:
-                    raise TooMany(f"jobs: {waiting} wait already: must be fewer than {_WAITING}")
-                row = {
-                    "federation": federation,
-                    "kind": kind,
-                    "key": key,
-                    "settings": settings,
-                    "state": "queued",
-                    "progress": 0.0,
-                    "created": time.time(),
-                }
-                result = connection.execute(insert(JOBS).values(row))
+                known = _ordered(connection, federation, kind, key)
+                if known is None:
+                    _require_room(connection, kind)
+                    result = connection.execute(insert(JOBS).values(row))
+        except IntegrityError:  # another process was first
+            with self._database.reading() as connection:
+                known = _ordered(connection, federation, kind, key)
+            if known is None:
+                raise
+        if known is None:
             self._database.ring()
             return int(result.inserted_primary_key[0])  # type: ignore[index]
-        except IntegrityError:
-            which = and_(JOBS.c.federation == federation, JOBS.c.kind == kind, JOBS.c.key == key)
-            with self._database.reading() as connection:
-                return int(connection.execute(select(JOBS.c.number).where(which)).scalar_one())
+        if known.settings != settings:
+            raise Conflict(f"{kind}: was ordered with other settings under this key")
+        return int(known.number)
 
     def bell(self) -> Event:
         """What is set when a job is ordered in this process."""
@@ -72,11 +75,9 @@ class JobQueue:
             raise Unknown(f"job {number}: must be one that was ordered before")
         return found
 
-    def jobs(self, federation: str | None = None, limit: int = 100) -> Sequence[Entry]:
-        """The newest first."""
-        asked = select(JOBS).order_by(JOBS.c.number.desc()).limit(limit)
-        if federation is not None:
-            asked = asked.where(JOBS.c.federation == federation)
+    def jobs(self) -> Sequence[Entry]:
+        """The newest hundred, the newest first."""
+        asked = select(JOBS).order_by(JOBS.c.number.desc()).limit(100)
         with self._database.reading() as connection:
             return connection.execute(asked).all()
 
@@ -93,23 +94,51 @@ class JobQueue:
         with self._database.writing() as connection:
             found = connection.execute(oldest.limit(1).with_for_update(skip_locked=True)).first()
             if found is not None:
-                self._set(connection, found.number, state="running", progress=0.0)
+                self._set(connection, found, state="running", progress=0.0)
         return found
 
-    def tell(self, number: int, progress: float) -> None:
+    def require(self, job: Entry) -> None:
+        """Raise an error if the job is no longer there, as its federation was removed."""
+        if self.job(job.number).created != job.created:
+            raise Unknown(f"job {job.number}: was removed")
+
+    def tell(self, job: Entry, progress: float) -> None:
         """Say how far it is, and that whoever is at it is alive."""
         with self._database.writing() as connection:
-            self._set(connection, number, progress=progress)
+            self._set(connection, job, progress=progress)
 
-    def beat(self, number: int) -> None:
+    def beat(self, job: Entry) -> None:
         with self._database.writing() as connection:
-            self._set(connection, number)
+            self._set(connection, job)
 
-    def end(self, number: int, result: str | None = None, error: str | None = None) -> None:
+    def end(self, job: Entry, result: str | None = None, error: str | None = None) -> None:
         state = "done" if error is None else "failed"
         with self._database.writing() as connection:
-            self._set(connection, number, state=state, progress=1.0, result=result, error=error)
+            self._set(connection, job, state=state, progress=1.0, result=result, error=error)
 
-    def _set(self, connection: Any, number: int, **values: Any) -> None:
+    def _set(self, connection: Any, job: Entry, **values: Any) -> None:
         values |= {"beat": time.time(), "owner": self._owner}
-        connection.execute(update(JOBS).where(JOBS.c.number == number).values(values))
+        # SQLite gives the number of a removed job to the next one.
+        same = and_(JOBS.c.number == job.number, JOBS.c.created == job.created)
+        connection.execute(update(JOBS).where(same).values(values))
+
+
+def _ordered(connection: Any, federation: str | None, kind: str, key: str | None) -> Entry | None:
+    """The job that was ordered under a key; one of a run that failed may be ordered again."""
+    which = and_(
+        JOBS.c.federation.is_not_distinct_from(federation),
+        JOBS.c.kind == kind,
+        JOBS.c.key == key,
+        or_(JOBS.c.federation.is_not(None), JOBS.c.state != "failed"),
+    )
+    found: Entry | None = None
+    if key is not None:
+        found = connection.execute(select(JOBS).where(which)).first()
+    return found
+
+
+def _require_room(connection: Any, kind: str) -> None:
+    queued = and_(JOBS.c.state == "queued", JOBS.c.kind == kind)
+    waiting = connection.execute(select(func.count()).where(queued)).scalar()
+    if waiting >= _WAITING:
+        raise TooMany(f"{kind}: {waiting} wait already: must be fewer than {_WAITING}")

@@ -89,8 +89,8 @@ class Workers:
         if self._end.is_set() and result == "":
             return
         if error is not None and job.kind == "prepare":
-            self._federations.store.set_state(job.federation, "failed", error=error)
-        self._queue.end(job.number, result, error)
+            self._federations.store.set_state(job.federation, job.created, "failed", error=error)
+        self._queue.end(job, result, error)
 
     @contextmanager
     def _alive(self, job: Entry) -> Iterator[None]:
@@ -100,7 +100,7 @@ class Workers:
         def beat() -> None:
             while not over.wait(BEAT_S):
                 try:
-                    self._queue.beat(job.number)
+                    self._queue.beat(job)
                 except Exception as error:
                     _LOG.error("job %d: %s", job.number, one_line(str(error)))
 
@@ -115,13 +115,17 @@ class Workers:
     def _prepare(self, job: Entry) -> None:
         row = self._federations.store.federation(job.federation)
         settings = msgspec.json.decode(row.settings, type=FederationSettings)
-        words = self._federations.get(job.federation).prepare(settings)
-        self._federations.store.set_state(job.federation, "ready", words)
+        live = self._federations.get(job.federation)
+        self._queue.require(job)
+        words = live.prepare(settings)
+        # A federation and the job that prepares it are created at once.
+        self._federations.store.set_state(job.federation, job.created, "ready", words)
 
     def _plan(self, job: Entry) -> str:
         """A plan as `stagewise plan` makes it, followed from the next decision on."""
         settings = msgspec.json.decode(job.settings, type=PlanSettings)
         live = self._federations.get(job.federation)
+        self._queue.require(job)  # as it is there, this federation is the one it was ordered for
         source = FederationSource(self._federations, job.federation)
         newer = TryRequest(online_probability=settings.online_probability)
         scenario = changed_scenario(live.scenario, newer)
@@ -138,7 +142,7 @@ class Workers:
             seed=settings.seed,
             seconds=settings.seconds,
         )
-        number = keep_plan(self._federations.store, job.federation, made)
+        number = keep_plan(self._federations.store, live.name, live.created, made)
         # What can be loaded can be followed.
         plan_of(self._federations.store.plan(job.federation, number), live.scenario)
         live.adopt(number)
@@ -162,5 +166,5 @@ class Workers:
                     bound = optimum(round_, settings.seconds)
                     keep_bound(self._federations.store, round_, bound)
                     proven += 1
-                self._queue.tell(job.number, (round_.index + 1) / (newest + 1))
+                self._queue.tell(job, (round_.index + 1) / (newest + 1))
         return str(proven)

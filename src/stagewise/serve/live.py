@@ -6,7 +6,9 @@ from any other at any entry; which of two got to decide a round is settled by th
 """
 
 import time
-from threading import Lock
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import BoundedSemaphore, Lock
 from typing import NamedTuple
 
 import msgspec
@@ -25,12 +27,15 @@ from stagewise.loop import tell_losses
 from stagewise.outcomes import expected_outcome
 from stagewise.policies.policy import Policy
 from stagewise.runs.checkpoint import state_from_bytes, state_to_bytes
-from stagewise.serve.refusals import Conflict, NotReady
+from stagewise.serve.refusals import Conflict, NotReady, TooMany
 from stagewise.serve.settings import FederationSettings, PolicyWords
-from stagewise.serve.store import Entry, NewEntry, Snapshot, Store
+from stagewise.serve.store import Entry, NewEntry, Position, Snapshot, Store
 from stagewise.serve.stored_plans import OrderedPlans, keep_plan, plan_of
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
+
+_AT_ONCE = 8
+"""Requests of one federation; each keeps a thread that other federations need, too."""
 
 _AS_DECIDED = msgspec.json.encode(OutcomeReport())
 
@@ -48,10 +53,11 @@ class Decided(NamedTuple):
 class LiveFederation:
     """One federation in this process."""
 
-    def __init__(self, store: Store, name: str, scenario: Scenario) -> None:
-        self.name, self.scenario = name, scenario
+    def __init__(self, store: Store, name: str, created: float, scenario: Scenario) -> None:
+        self.name, self.created, self.scenario = name, created, scenario
         self._store = store
         self._lock = Lock()
+        self._places = BoundedSemaphore(_AT_ONCE)
         self._policy: Policy | None = None
         self._at = -1
         self._last_round = -1
@@ -62,9 +68,9 @@ class LiveFederation:
     def prepare(self, settings: FederationSettings) -> PolicyWords:
         """Make the policy, with its plan, and keep both."""
         with self._lock:
-            policy = settings.make(self.scenario, OrderedPlans(self._store, self.name))
+            policy = settings.make(self.scenario, self._ordered_plans())
             if policy.plan is not None and not self._store.plans(self.name):
-                keep_plan(self._store, self.name, policy.plan)
+                keep_plan(self._store, self.name, self.created, policy.plan)
             self._policy, self._at, self._following = policy, 0, 0
             return PolicyWords.of(policy)
 
@@ -74,20 +80,21 @@ class LiveFederation:
 
     def probe(self, request: RoundRequest) -> IntArray | None:
         """The clients whose losses the policy wants to know before it decides."""
-        with self._lock:
+        with self._turn():
             while True:
                 policy = self._in_step()
                 index = self._last_round + 1 if request.round is None else request.round
                 round_ = round_of_request(self.scenario, request, index)
-                # What it asks for may depend on what came of the round before.
-                before = self._before_next(policy) if index > self._last_round else []
-                if self._appended(before, self._snapshot(policy) if before else None):
-                    policy.prepare(round_)
-                    return policy.probe(round_)
+                with self._dropped_unless_kept():
+                    # What it asks for may depend on what came of the round before.
+                    before = self._before_next(policy) if index > self._last_round else []
+                    if self._appended(before, self._snapshot(policy) if before else None):
+                        policy.prepare(round_)
+                        return policy.probe(round_)
 
     def decide(self, request: RoundRequest, key: str | None = None) -> Decided:
         """The decision of a round: the one that was made before, or else a new one."""
-        with self._lock:
+        with self._turn():
             while True:
                 policy = self._in_step()
                 known = self._known(request, key)
@@ -96,23 +103,20 @@ class LiveFederation:
                 index = self._last_round + 1 if request.round is None else request.round
                 round_ = round_of_request(self.scenario, request, index)
                 losses = losses_of_request(self.scenario, request)
-                try:
+                with self._dropped_unless_kept():
                     before = self._before_next(policy)
                     snapshot = self._snapshot(policy) if before else None
                     decision = _decided(policy, round_, losses)
-                except BaseException:
-                    self._drop()  # it was told what is not in the store
-                    raise
-                entry = _entry_of(decision, request, key)
-                if self._appended([*before, entry], snapshot):
-                    self._last_round, self._open = index, decision
-                    assert entry.answer is not None
-                    return Decided(entry.answer, _weights_of(entry.more), decision)
+                    entry = _entry_of(decision, request, key)
+                    if self._appended([*before, entry], snapshot):
+                        self._last_round, self._open = index, decision
+                        assert entry.answer is not None
+                        return Decided(entry.answer, _weights_of(entry.more), decision)
 
     def observe(self, index: int, report: OutcomeReport) -> bool:
         """Tell the policy what came of a round; whether it is news."""
         told = msgspec.json.encode(report)
-        with self._lock:
+        with self._turn():
             while True:
                 policy = self._in_step()
                 known = self._store.entry(self.name, "outcome", index)
@@ -127,20 +131,34 @@ class LiveFederation:
                     raise Conflict(
                         f"round {index}: must be the newest that is decided, {self._last_round}"
                     )
-                policy.observe(outcome_of_report(self._open, report))
-                if self._appended([NewEntry("outcome", index, asked=told)], self._snapshot(policy)):
-                    self._open = None
-                    return True
+                outcome = outcome_of_report(self._open, report)
+                entry = NewEntry("outcome", index, asked=told)
+                with self._dropped_unless_kept():
+                    policy.observe(outcome)
+                    if self._appended([entry], self._snapshot(policy)):
+                        self._open = None
+                        return True
 
     def adopt(self, plan: int) -> None:
         """Follow another plan from the next decision on."""
-        while not self._store.append(
-            self.name,
-            self._store.position(self.name),
-            [NewEntry("plan", plan=plan)],
-            None,
-        ):
-            pass
+        while True:
+            at = self._store.position(self.name)
+            self._require_same(at.created)
+            if self._store.append(self.name, at, [NewEntry("plan", plan=plan)], None):
+                return
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for the requests before this one, unless too many do."""
+        if not self._places.acquire(blocking=False):
+            raise TooMany(
+                f"federation {self.name!r}: {_AT_ONCE} requests wait already: must be fewer"
+            )
+        try:
+            with self._lock:
+                yield
+        finally:
+            self._places.release()
 
     def _before_next(self, policy: Policy) -> list[NewEntry]:
         """What must be kept before the next decision: that the last round went as decided."""
@@ -156,7 +174,8 @@ class LiveFederation:
 
     def _appended(self, entries: list[NewEntry], snapshot: Snapshot | None) -> bool:
         """Keep `entries`; if another process was first, this policy went ahead of it and is dropped."""
-        if entries and not self._store.append(self.name, self._at, entries, snapshot):
+        at = Position(self.created, self._at)
+        if entries and not self._store.append(self.name, at, entries, snapshot):
             self._drop()
             return False
         self._at += len(entries)
@@ -176,6 +195,10 @@ class LiveFederation:
                 )
         if row is None:
             return None
+        if request.round not in (None, row.round):
+            raise Conflict(
+                f"round = {request.round}: must be {row.round}, which was decided under this key"
+            )
         if row.asked != _asked(request, row.round):
             raise Conflict(
                 f"round {row.round}: was decided for another request: who is online, links, losses and "
@@ -185,6 +208,15 @@ class LiveFederation:
 
     # In step with the store
 
+    @contextmanager
+    def _dropped_unless_kept(self) -> Iterator[None]:
+        """Drop the policy after an error: it may have been told what is not in the store."""
+        try:
+            yield
+        except BaseException:
+            self._drop()
+            raise
+
     def _drop(self) -> None:
         if self._policy is not None:
             self._policy.close()
@@ -192,15 +224,21 @@ class LiveFederation:
 
     def _in_step(self) -> Policy:
         """The policy after all entries that there are."""
-        if self._policy is not None and self._store.position(self.name) == self._at:
+        at = Position(self.created, self._at)
+        if self._policy is not None and self._store.position(self.name) == at:
             return self._policy
         row = self._store.federation(self.name)
+        self._require_same(row.created)
         require_ready(row)
-        try:
+        with self._dropped_unless_kept():
             return self._caught_up(row)
-        except BaseException:
-            self._drop()
-            raise
+
+    def _require_same(self, created: float) -> None:
+        if created != self.created:
+            raise NotReady(f"federation {self.name!r}: was created again just now; ask again")
+
+    def _ordered_plans(self) -> OrderedPlans:
+        return OrderedPlans(self._store, self.name, self.created)
 
     def _caught_up(self, row: Entry) -> Policy:
         policy = self._policy
@@ -209,7 +247,7 @@ class LiveFederation:
             first = None
             if self._store.plans(self.name):
                 first = plan_of(self._store.plan(self.name, 0), self.scenario)
-            policy = settings.make(self.scenario, OrderedPlans(self._store, self.name), first)
+            policy = settings.make(self.scenario, self._ordered_plans(), first)
             self._policy, self._following = policy, 0
         if row.snapshot_at > self._at:
             if row.snapshot:

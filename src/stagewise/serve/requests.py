@@ -39,7 +39,8 @@ def allowed(request: Request, scope: Scope, federation: str | None = None) -> To
 
 
 async def body_of(request: Request) -> bytes:
-    """The body, up to the largest that is taken."""
+    """The body, up to the largest that is taken; of a caller who is not known nothing is read."""
+    service_of(request).access.caller(request.headers.get("authorization"))
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

@@ -68,9 +68,9 @@ def order_bounds(request: Request, run: RunName) -> Response:
     """Find the certified optimum of every round so far, in a job."""
     allowed(request, "decide")
     service = service_of(request)
-    service.runs.folder(run)
+    rounds = RunSource(service.runs, run).newest()
     settings = msgspec.json.encode(BoundsSettings(run=run))
-    number = service.queue.order(None, "bounds", None, settings)
+    number = service.queue.order(None, "bounds", f"{run} up to round {rounds}", settings)
     return job_answer(service.queue.job(number), 202)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from stagewise.deploy.records import DEPLOYMENT, LIVE, STATUS
-from stagewise.deploy.status import is_running
 from stagewise.errors import StagewiseError, one_line
 from stagewise.runs.directory import (
     CONFIG,
@@ -16,6 +15,7 @@ from stagewise.runs.directory import (
     ROUNDS,
     SCENARIO,
     RunDirectory,
+    is_running,
 )
 from stagewise.runs.run import Run, load_run
 from stagewise.serve.refusals import Unknown
@@ -113,6 +113,7 @@ class RunsFolder:
         try:
             directory = RunDirectory(folder)
             config, records = directory.config(), directory.rounds()
+            running, changed = is_running(folder), (folder / ROUNDS).stat().st_mtime
         except (StagewiseError, OSError) as error:
             return RunSummary(**told, error=one_line(str(error)))
         known = [record.accuracy for record in records if record.accuracy is not None]
@@ -122,11 +123,11 @@ class RunsFolder:
             dataset=config.dataset,
             rounds=config.rounds,
             complete=len(records),
-            running=is_running(folder),
+            running=running,
             deployed=(folder / DEPLOYMENT).is_file(),
             accuracy=known[-1] if known else None,
             cost=sum(record.objective for record in records),
-            changed=(folder / ROUNDS).stat().st_mtime,
+            changed=changed,
         )
 
 

@@ -67,7 +67,7 @@ class FederationSource:
 
     def plan(self, scenario: Scenario) -> Plan | None:
         store = self._federations.store
-        number = store.followed(self._name, store.position(self._name))
+        number = store.followed(self._name, store.position(self._name).last)
         kept = store.plans(self._name)
         if not kept:
             return None

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Row, and_, bindparam, func, insert, select, update
@@ -24,10 +24,16 @@ def _or_before(name: str) -> Any:
 
 # What every decision asks is built once: building a statement takes longer than carrying it out.
 _FEDERATION = FEDERATIONS.c.name == bindparam("federation_name")
-_POSITION = select(FEDERATIONS.c.last).where(_FEDERATION)
+_POSITION = select(FEDERATIONS.c.created, FEDERATIONS.c.last).where(_FEDERATION)
 _ADVANCE = (
     update(FEDERATIONS)
-    .where(and_(_FEDERATION, FEDERATIONS.c.last == bindparam("at")))
+    .where(
+        and_(
+            _FEDERATION,
+            FEDERATIONS.c.created == bindparam("since"),
+            FEDERATIONS.c.last == bindparam("at"),
+        )
+    )
     .values(
         last=bindparam("new_last"),
         last_round=_or_before("last_round"),
@@ -36,6 +42,15 @@ _ADVANCE = (
     )
 )
 _ADD_ENTRIES = insert(ENTRIES)
+
+
+class Position(NamedTuple):
+    """How far a federation is."""
+
+    created: float
+    """When it was: one that is removed and created again under its name is another one."""
+    last: int
+    """The number of its newest entry."""
 
 
 class NewEntry(msgspec.Struct, frozen=True):
@@ -55,6 +70,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     at: int
     state: bytes
+
+
+def _is(name: str, created: float) -> Any:
+    """Whether a row is this very federation."""
+    return and_(FEDERATIONS.c.name == name, FEDERATIONS.c.created == created)
 
 
 class Store:
@@ -139,13 +159,12 @@ class Store:
             raise Unknown(f"federation {name!r}: must be one that was created before")
         return found
 
-    def position(self, name: str) -> int:
-        """The number of its newest entry."""
+    def position(self, name: str) -> Position:
         with self.database.reading() as connection:
-            found = connection.execute(_POSITION, {"federation_name": name}).scalar()
+            found = connection.execute(_POSITION, {"federation_name": name}).first()
         if found is None:
             raise Unknown(f"federation {name!r}: must be one that was created before")
-        return int(found)
+        return Position(*found)
 
     def federations(self) -> Sequence[Entry]:
         columns = [c for c in FEDERATIONS.c if c.name != "snapshot"]
@@ -153,13 +172,19 @@ class Store:
             return connection.execute(select(*columns).order_by(FEDERATIONS.c.created)).all()
 
     def set_state(
-        self, name: str, state: str, words: PolicyWords | None = None, error: str | None = None
+        self,
+        name: str,
+        created: float,
+        state: str,
+        words: PolicyWords | None = None,
+        error: str | None = None,
     ) -> None:
+        """Say how far its policy is; of one that was removed nothing is kept."""
         values: dict[str, Any] = {"state": state, "error": error}
         if words is not None:
             values["words"] = msgspec.json.encode(words)
         with self.database.writing() as connection:
-            connection.execute(update(FEDERATIONS).where(FEDERATIONS.c.name == name).values(values))
+            connection.execute(update(FEDERATIONS).where(_is(name, created)).values(values))
 
     def remove_federation(self, name: str) -> None:
         self.federation(name)
@@ -171,15 +196,16 @@ class Store:
     # Entries
 
     def append(
-        self, name: str, at: int, entries: Sequence[NewEntry], snapshot: Snapshot | None
+        self, name: str, at: Position, entries: Sequence[NewEntry], snapshot: Snapshot | None
     ) -> bool:
-        """Keep `entries` if the newest one is still number `at`; otherwise nothing is kept."""
+        """Keep `entries` if the federation is still at `at`; otherwise nothing is kept."""
         now = time.time()
         rounds = [entry.round for entry in entries if entry.kind == "decision"]
         values = {
             "federation_name": name,
-            "at": at,
-            "new_last": at + len(entries),
+            "since": at.created,
+            "at": at.last,
+            "new_last": at.last + len(entries),
             "new_last_round": rounds[-1] if rounds else None,
             "new_snapshot_at": None if snapshot is None else snapshot.at,
             "new_snapshot": None if snapshot is None else snapshot.state,
@@ -193,7 +219,7 @@ class Store:
                 [
                     {
                         "federation": name,
-                        "number": at + 1 + place,
+                        "number": at.last + 1 + place,
                         "created": now,
                         **msgspec.structs.asdict(entry),
                     }
@@ -263,6 +289,7 @@ class Store:
     def add_plan(
         self,
         name: str,
+        created: float,
         content: bytes,
         library: bytes | None,
         sha256: str,
@@ -270,17 +297,17 @@ class Store:
     ) -> int:
         """Keep a plan; its number. One that the policy ordered before is not kept twice."""
         with self.database.writing() as connection:
+            # Two processes must not count at once: whoever changes this row first does.
+            held = connection.execute(
+                update(FEDERATIONS).where(_is(name, created)).values(created=FEDERATIONS.c.created)
+            )
+            if held.rowcount == 0:
+                raise Unknown(f"federation {name!r}: was removed while a plan was made for it")
             if ordered_in is not None:
                 ordered = and_(PLANS.c.federation == name, PLANS.c.ordered_in == ordered_in)
                 known = connection.execute(select(PLANS.c.number).where(ordered)).scalar()
                 if known is not None:
                     return int(known)
-            # Two processes must not count at once: whoever changes this row first does.
-            connection.execute(
-                update(FEDERATIONS)
-                .where(FEDERATIONS.c.name == name)
-                .values(created=FEDERATIONS.c.created)
-            )
             newest = connection.execute(
                 select(func.max(PLANS.c.number)).where(PLANS.c.federation == name)
             ).scalar()

@@ -10,11 +10,13 @@ PLAN_FILE = "plan.json"
 LIBRARY_FILE = library_name(PLAN_FILE)
 
 
-def keep_plan(store: Store, federation: str, plan: Plan, ordered_in: int | None = None) -> int:
-    """Keep a plan with its library; its number."""
+def keep_plan(
+    store: Store, federation: str, created: float, plan: Plan, ordered_in: int | None = None
+) -> int:
+    """Keep a plan with its library; its number. The federation must be the one created then."""
     library = None if plan.library is None else encode_library(plan.library)
     content = encode_plan(plan, None if library is None else LIBRARY_FILE)
-    return store.add_plan(federation, content, library, plan.scenario.sha256, ordered_in)
+    return store.add_plan(federation, created, content, library, plan.scenario.sha256, ordered_in)
 
 
 def plan_of(row: Entry, scenario: Scenario) -> Plan:
@@ -33,11 +35,11 @@ def plan_of(row: Entry, scenario: Scenario) -> Plan:
 class OrderedPlans:
     """The plans that a policy orders while rounds go by; a `PlanStore`."""
 
-    def __init__(self, store: Store, federation: str) -> None:
-        self._store, self._federation = store, federation
+    def __init__(self, store: Store, federation: str, created: float) -> None:
+        self._store, self._federation, self._created = store, federation, created
 
     def save_plan(self, ordered_in: int, plan: Plan) -> None:
-        keep_plan(self._store, self._federation, plan, ordered_in)
+        keep_plan(self._store, self._federation, self._created, plan, ordered_in)
 
     def load_plan(self, ordered_in: int, made_for: Scenario) -> Plan | None:
         row = self._store.ordered_plan(self._federation, ordered_in)

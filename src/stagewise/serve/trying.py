@@ -14,7 +14,7 @@ from stagewise.plans import Plan, PlanRecord
 from stagewise.policies.plan_policy import PlanPolicy
 from stagewise.policies.policy import Policy
 from stagewise.problem.statement import Mode
-from stagewise.serve.bounds import Bound, optimum
+from stagewise.serve.bounds import Optimum, optimum
 from stagewise.world.parts import Limits
 from stagewise.world.records import Count
 from stagewise.world.rounds import Round, client_number
@@ -55,7 +55,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it."""
 
     decision: DecisionRecord
-    optimum: Bound
+    optimum: Optimum
     plan: PlanRecord | None
     """The plan that the decision followed, and its risks."""
     new_plan: bool

@@ -1,0 +1,63 @@
+"""Runs under a folder, and what the service needs to look at them."""
+
+import subprocess
+import sys
+
+from small_runs import small_run
+from stagewise.runs.checkpoint_files import CHECKPOINT
+from stagewise.serve.event_routes import rounds_of_run
+from stagewise.serve.runs_folder import RunsFolder
+
+OTHERS = "cryptography flwr torch mlxtend PIL pandas matplotlib jinja2 yaml distributed psycopg"
+"""What other extras bring."""
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1:]:
+            raise ModuleNotFoundError(f"{name}: of another extra", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import stagewise.serve.app, stagewise.serve.server
+"""
+
+
+def test_the_service_starts_with_what_its_extra_brings():
+    command = [sys.executable, "-c", BLOCKED, *OTHERS.split()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_run_that_lost_a_file_is_listed_with_the_reason(tmp_path):
+    small_run(tmp_path / "a", rounds=1)
+    for lost in ("decisions.jsonl", "rounds.jsonl"):
+        kept = (tmp_path / "a" / lost).read_bytes()
+        (tmp_path / "a" / lost).unlink()
+        found = RunsFolder(tmp_path).summary("a")
+        assert found.error is not None
+        assert lost in found.error
+        (tmp_path / "a" / lost).write_bytes(kept)
+    assert RunsFolder(tmp_path).summary("a").error is None
+
+
+def test_rounds_of_a_run_are_read_again_only_when_there_are_more(tmp_path, monkeypatch):
+    small_run(tmp_path / "a", rounds=3)
+    read, content = [], RunsFolder.content
+
+    def counted(self, name, file):
+        read.append(file)
+        return content(self, name, file)
+
+    monkeypatch.setattr(RunsFolder, "content", counted)
+    checkpoint = tmp_path / "a" / CHECKPOINT
+    kept = checkpoint.read_bytes()
+    checkpoint.unlink()
+    newer = rounds_of_run(RunsFolder(tmp_path), "a")
+    assert newer(-1) == []
+    assert read == []
+    checkpoint.write_bytes(kept)
+    assert [number for number, _, _ in newer(0)] == [1, 2]
+    assert newer(2) == newer(2) == []
+    assert len(read) == 1
