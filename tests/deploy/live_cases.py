@@ -149,7 +149,7 @@ def config_of(scenario: Scenario, **fields: Any) -> RunConfig:
         "scenario": "given",
         "scenario_sha256": scenario.sha256,
         "model": "none",
-        "policy": "planned",
+        "policy": "stagewise-strict",
         "rounds": 6,
         "seed": 0,
         "learning_rate": 0.1,
@@ -163,7 +163,7 @@ def planned(scenario: Scenario, mode: Mode = "strict") -> PlanPolicy:
     """Even clients are long-term at es0, odd ones at es1."""
     edge_of = np.arange(len(scenario.clients)) % 2
     policy = PlanPolicy(plan_of(scenario, edge_of), "repair", mode)
-    policy.name = "planned"
+    policy.name = "stagewise-strict"
     return policy
 
 
