@@ -11,7 +11,6 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
 from stagewise.deploy.aggregation import mean_model
 from stagewise.deploy.exchange import ClientReport
-from stagewise.deploy.messages import model_bytes
 from stagewise.flower.replies import NodeReply, figures_of
 
 if TYPE_CHECKING:
@@ -74,8 +73,8 @@ class EdgeRound:
             edge_round=self.edge_round,
             fate=reply.fate,
             reason=reply.reason,
-            bytes_up=0 if content is None else model_bytes(content),
-            bytes_down=model_bytes(self.order_of[client].content),
+            bytes_up=0 if content is None else _array_bytes(content),
+            bytes_down=_array_bytes(self.order_of[client].content),
             **reply.figures,
         )
 
@@ -152,3 +151,9 @@ def _arrays_key(message: Message) -> str:
 def _with_arrays(message: Message, arrays: ModelWeights) -> Message:
     content = RecordDict({**message.content, _arrays_key(message): _record(arrays)})
     return Message(content, message.metadata.dst_node_id, message.metadata.message_type)
+
+
+def _array_bytes(content: RecordDict) -> int:
+    """The bytes of all arrays in a message of Flower's."""
+    records = content.array_records.values()
+    return sum(len(array.data) for record in records for array in record.values())
