@@ -14,8 +14,15 @@ from stagewise.exact.generation import generate
 from stagewise.exact.prices import Prices
 from stagewise.exact.pricing import Priced, Scope, Search, cheapest_known, price_edges
 from stagewise.exact.search_threads import SearchThreads
-from stagewise.pool.library import Library
-from stagewise.pool.pick import in_order, likely, online_columns, price
+from stagewise.pool.library import Library, even_prices
+from stagewise.pool.pick import (
+    costs_are_far,
+    in_order,
+    likely,
+    online_columns,
+    price,
+    with_round_clusters,
+)
 from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance
 from stagewise.world.rounds import Round
@@ -37,8 +44,12 @@ def bound_round(
     """
     instance = build_instance(p0(round_))
     columns, _counts = online_columns(library, round_)
+    prices = library.prices
+    if costs_are_far(round_, library.costs):
+        columns, prices = with_round_clusters(instance, columns, even_prices(round_.scenario))
+        columns = in_order(columns)
     with SearchThreads(seconds, threads) as search_threads:
-        priced = price(instance, columns, library.prices, _FIRST_STEPS, np.inf, everyone=False)
+        priced = price(instance, columns, prices, _FIRST_STEPS, np.inf, everyone=False)
         columns = select(columns, likely(columns, priced))
         if len(instance.capacity) <= _LARGEST_MASTER:
             return _by_master(instance, columns, priced.prices, search_threads)

@@ -73,7 +73,7 @@ def pick_from_library(
     """
     columns, counts = online_columns(library, round_, surcharge)
     if costs_are_far(round_, library.costs):
-        own = _with_round_clusters(instance, columns, even_prices(round_.scenario))
+        own = with_round_clusters(instance, columns, even_prices(round_.scenario))
         return _pick(instance, *own, library)
     lacking = np.flatnonzero(counts < _FEW).tolist()
     if lacking:
@@ -86,7 +86,7 @@ def pick_on_the_spot(
 ) -> Found:
     """The same with clusters generated for this round alone, around the clients in `pinned`."""
     if costs_are_far(round_, library.costs):
-        own = _with_round_clusters(instance, None, even_prices(round_.scenario))
+        own = with_round_clusters(instance, None, even_prices(round_.scenario))
         return _pick(instance, *own, library, pinned)
     edges = list(range(len(instance.capacity)))
     columns = _generate(instance, edges, library.prices)
@@ -105,7 +105,7 @@ def costs_are_far(round_: Round, usual: LinkCosts) -> bool:
     )
 
 
-def _with_round_clusters(
+def with_round_clusters(
     instance: Instance, columns: Columns | None, prices: Prices
 ) -> tuple[Columns, Prices]:
     """Besides `columns`, clusters for this round alone, and the prices they have together."""
