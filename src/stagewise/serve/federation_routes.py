@@ -1,5 +1,6 @@
 """Requests about federations: created, decided, told what came of it, looked at."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -32,6 +33,7 @@ from stagewise.serve.requests import (
 )
 from stagewise.serve.settings import FederationSettings, PlanSettings
 from stagewise.serve.sources import FederationSource, checks, tried
+from stagewise.serve.store import Entry
 from stagewise.serve.stored_plans import LIBRARY_FILE, PLAN_FILE
 from stagewise.serve.trying import TryRequest
 
@@ -181,10 +183,7 @@ def decisions(
     request: Request, name: FederationName, first: First = 0, count: Count = 1000
 ) -> Response:
     """The lines of a decisions file."""
-    allowed(request, "read", name)
-    store = service_of(request).store
-    store.federation(name)
-    return lines_answer([row.answer for row in store.decided(name, first, count)])
+    return lines_answer([row.answer for row in _decided(request, name, first, count)])
 
 
 @router.get("/federations/{name}/online")
@@ -192,15 +191,9 @@ def online(
     request: Request, name: FederationName, first: First = 0, count: Count = 1000
 ) -> Response:
     """The lines of a rounds file."""
-    allowed(request, "read", name)
-    store = service_of(request).store
-    store.federation(name)
-    return lines_answer(
-        [
-            line_of_request(msgspec.json.decode(row.asked, type=RoundRequest))
-            for row in store.decided(name, first, count)
-        ]
-    )
+    rows = _decided(request, name, first, count)
+    asked = (msgspec.json.decode(row.asked, type=RoundRequest) for row in rows)
+    return lines_answer([line_of_request(one) for one in asked])
 
 
 @router.get("/federations/{name}/rounds/{number}")
@@ -344,6 +337,14 @@ def jobs(request: Request) -> Response:
     caller = service.access.caller(request.headers.get("authorization"))
     rows = service.queue.jobs()
     return json_answer([job_fields(row) for row in rows if caller.sees(row.federation)])
+
+
+def _decided(request: Request, name: str, first: int, count: int) -> Sequence[Entry]:
+    """The entries of decided rounds, for a caller who may read them."""
+    allowed(request, "read", name)
+    store = service_of(request).store
+    store.federation(name)
+    return store.decided(name, first, count)
 
 
 def _round_request(body: bytes) -> RoundRequest:
