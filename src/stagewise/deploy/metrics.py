@@ -10,8 +10,8 @@ from stagewise.deploy.presence import Contacts
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
-class DoorMetrics:
-    """Counts at a SuperLink's door; nothing in it is secret, and no stranger can make up a label."""
+class FilterMetrics:
+    """Counts of a SuperLink's filter; nothing in it is secret, and no stranger can make up a label."""
 
     def __init__(self, contacts: Contacts) -> None:
         self._registry = CollectorRegistry()

@@ -21,8 +21,8 @@ class Database:
     """Opens `url` (a file of SQLite, or `postgresql://...`) and brings its tables up to date."""
 
     def __init__(self, url: str) -> None:
-        self.bells: list[Event] = []
-        """Rung when there is work for whoever waits for it in this process."""
+        self.work_events: list[Event] = []
+        """Set when there is work for whoever waits for it in this process."""
         self._engine = _engine(url)
         self._closed = False
         try:
@@ -57,9 +57,9 @@ class Database:
                 if self._closed:  # there is no pool to go back to
                     connection.invalidate()
 
-    def ring(self) -> None:
-        for bell in self.bells:
-            bell.set()
+    def notify_workers(self) -> None:
+        for work in self.work_events:
+            work.set()
 
     def close(self) -> None:
         self._closed = True

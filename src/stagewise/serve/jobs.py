@@ -53,7 +53,7 @@ class Workers:
     def stop(self) -> None:
         """Take up no more jobs; one under way is left to whoever comes next."""
         self._end.set()
-        self._queue.ring()
+        self._queue.notify_workers()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(_STOP_S)
@@ -64,13 +64,13 @@ class Workers:
             "plan": self._plan,
             "bounds": self._bounds,
         }
-        bell = self._queue.bell()
+        ordered = self._queue.work_event()
         while not self._end.is_set():
             try:
-                bell.clear()
+                ordered.clear()
                 job = self._queue.take(kinds)
                 if job is None:
-                    bell.wait(_IDLE_S)
+                    ordered.wait(_IDLE_S)
                     continue
                 with self._alive(job):
                     self._ended(job, carry_out[job.kind])

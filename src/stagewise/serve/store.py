@@ -147,7 +147,7 @@ class Store:
                     f"name = {name!r}: is taken by a federation with another scenario or other options"
                 ) from None
             return False
-        self.database.ring()
+        self.database.notify_workers()
         return True
 
     def federation(self, name: str) -> Entry:

@@ -46,8 +46,8 @@ class RequestRates:
             raise TooMany(f"requests: more than {self._per_second:g} a second: must be fewer")
 
 
-class Gate:
-    """Wraps the application."""
+class RequestMiddleware:
+    """Wraps the application: checks, counts and logs every request."""
 
     def __init__(
         self,
