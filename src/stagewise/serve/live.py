@@ -7,7 +7,7 @@ from any other at any entry; which of two got to decide a round is settled by th
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import BoundedSemaphore, Lock
+from threading import Lock
 from typing import NamedTuple
 
 import msgspec
@@ -26,15 +26,12 @@ from stagewise.loop import decide_round
 from stagewise.outcomes import expected_outcome
 from stagewise.policies.policy import Policy
 from stagewise.runs.checkpoint import state_from_bytes, state_to_bytes
-from stagewise.serve.refusals import Conflict, NotReady, TooMany
+from stagewise.serve.refusals import Conflict, NotReady
 from stagewise.serve.settings import FederationSettings, PolicyWords
 from stagewise.serve.store import Entry, NewEntry, Position, Snapshot, Store
 from stagewise.serve.stored_plans import OrderedPlans, keep_plan, plan_of
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
-
-_AT_ONCE = 8
-"""Requests of one federation; each keeps a thread that other federations need, too."""
 
 _AS_DECIDED = msgspec.json.encode(OutcomeReport())
 
@@ -56,7 +53,6 @@ class LiveFederation:
         self.name, self.created, self.scenario = name, created, scenario
         self._store = store
         self._lock = Lock()
-        self._places = BoundedSemaphore(_AT_ONCE)
         self._policy: Policy | None = None
         self._at = -1
         self._last_round = -1
@@ -79,7 +75,7 @@ class LiveFederation:
 
     def probe(self, request: RoundRequest) -> IntArray | None:
         """The clients whose losses the policy wants to know before it decides."""
-        with self._turn():
+        with self._lock:
             while True:
                 policy = self._in_step()
                 index = self._last_round + 1 if request.round is None else request.round
@@ -93,7 +89,7 @@ class LiveFederation:
 
     def decide(self, request: RoundRequest, key: str | None = None) -> Decided:
         """The decision of a round: the one that was made before, or else a new one."""
-        with self._turn():
+        with self._lock:
             while True:
                 policy = self._in_step()
                 known = self._known(request, key)
@@ -115,7 +111,7 @@ class LiveFederation:
     def observe(self, index: int, report: OutcomeReport) -> bool:
         """Tell the policy what came of a round; whether it is news."""
         told = msgspec.json.encode(report)
-        with self._turn():
+        with self._lock:
             while True:
                 policy = self._in_step()
                 known = self._store.entry(self.name, "outcome", index)
@@ -145,19 +141,6 @@ class LiveFederation:
             self._require_same(at.created)
             if self._store.append(self.name, at, [NewEntry("plan", plan=plan)], None):
                 return
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Wait for the requests before this one, unless too many do."""
-        if not self._places.acquire(blocking=False):
-            raise TooMany(
-                f"federation {self.name!r}: {_AT_ONCE} requests wait already: must be fewer"
-            )
-        try:
-            with self._lock:
-                yield
-        finally:
-            self._places.release()
 
     def _before_next(self, policy: Policy) -> list[NewEntry]:
         """What must be kept before the next decision: that the last round went as decided."""
