@@ -2,6 +2,7 @@
 
     python benchmarks/serve.py overhead            # decisions in turn over HTTP and in process
     python benchmarks/serve.py clients             # eight at once, each with a federation of its own
+    python benchmarks/serve.py clients --same      # eight at once, all of one federation
     python benchmarks/serve.py memory --decisions 100000
     python benchmarks/serve.py kills --moments 50  # on SQLite; --store postgresql://... for the other
     python benchmarks/serve.py malformed --requests 10000
@@ -26,11 +27,13 @@ from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import numpy as np
 
 import stagewise
 from stagewise.client import Federation
 from stagewise.client.http import Connection
+from stagewise.client.wire import request_of
 from stagewise.decisions import make_decision
 from stagewise.outcomes import expected_outcome
 from stagewise.policies.policy import Policy
@@ -95,20 +98,36 @@ def overhead(arguments: argparse.Namespace) -> None:
 
 
 def clients(arguments: argparse.Namespace) -> None:
+    """Eight at once, and before that one alone, so that both meet the same machine."""
     scenario, rounds = system()
-    with server(arguments.store) as (address, _):
-        asked = [Federation(f"{address}/pool", scenario, seed=seed) for seed in range(8)]
+    bodies = [msgspec.json.encode(request_of(round_, {})) for round_ in rounds]
+    # A round of one federation is whichever comes next; in turn each has its own number.
+    anyone = [msgspec.json.encode({"online": round_.online_ids}) for round_ in rounds]
+    with server(arguments.store) as (address, pid):
+        names = [f"f{number}" for number in range(9)]
+        for seed, name in enumerate(names):
+            Federation(f"{address}/pool?name={name}", scenario, seed=seed).close()
 
-        def ask(policy: Policy) -> list[float]:
-            return [timed(policy, round_) for round_ in rounds]
+        def ask(name: str) -> list[float]:
+            connection, times = Connection(urlsplit(address), None, 60.0, None), []
+            for body in anyone if arguments.same else bodies:
+                began = time.perf_counter()
+                connection.ask("POST", f"/v1/federations/{name}/decisions", body)
+                times.append(1000 * (time.perf_counter() - began))
+            connection.close()
+            return times
 
+        print(f"one alone: {spread(ask(names[8]))}")
+        cpu = -cpu_seconds(pid)
         with ThreadPoolExecutor(8) as executor:
             began = time.perf_counter()
+            asked = names[:1] * 8 if arguments.same else names[:8]
             times = [t for found in executor.map(ask, asked) for t in found]
         taken = time.perf_counter() - began
-        for policy in asked:
-            policy.close()
-    print(f"eight at once: {spread(times)}; {len(times) / taken:.0f} decisions a second")
+        cpu += cpu_seconds(pid)
+    which = "of one federation" if arguments.same else "of a federation each"
+    print(f"eight {which}: {spread(times)}; {len(times) / taken:.0f} decisions a second")
+    print(f"processor time of the server for each: {1000 * cpu / len(times):.2f}")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
@@ -189,6 +208,7 @@ def main() -> None:
     what = (overhead, clients, memory, kills, malformed, replanning)
     parser.add_argument("what", choices=[part.__name__ for part in what])
     parser.add_argument("--store", help="PostgreSQL's address; default: a new file of SQLite.")
+    parser.add_argument("--same", action="store_true", help="All clients ask one federation.")
     parser.add_argument("--decisions", type=int, default=100_000)
     parser.add_argument("--moments", type=int, default=50)
     parser.add_argument("--requests", type=int, default=10_000)

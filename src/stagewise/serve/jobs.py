@@ -21,7 +21,7 @@ from stagewise.serve.stored_plans import keep_plan, plan_of
 from stagewise.serve.trying import TryRequest, changed_scenario
 
 _LOG = logging.getLogger("stagewise.serve")
-_IDLE_S = 0.25
+_IDLE_S = 1.0
 _STOP_S = 2.0
 _KINDS = (("prepare", "plan"), ("bounds",))
 """A thread each: no proof keeps a plan waiting."""
@@ -76,7 +76,7 @@ class Workers:
                     self._ended(job, carry_out[job.kind])
             except Exception as error:  # the database is away: it may come back
                 _LOG.error("jobs: %s", one_line(str(error)))
-                self._end.wait(4 * _IDLE_S)
+                self._end.wait(_IDLE_S)
 
     def _ended(self, job: Entry, carry_out: Callable[[Entry], str | None]) -> None:
         try:

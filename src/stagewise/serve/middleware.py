@@ -112,6 +112,8 @@ class RequestMiddleware:
         route = scope.get("route")
         path = getattr(route, "path", "other")
         self._metrics.answered(scope["method"], path, status, seconds)
+        if not ACCESS_LOG.isEnabledFor(logging.INFO):
+            return
         ACCESS_LOG.info(
             "request",
             extra={
