@@ -4,7 +4,7 @@
     python benchmarks/serve.py clients             # eight at once, each with a federation of its own
     python benchmarks/serve.py clients --same      # eight at once, all of one federation
     python benchmarks/serve.py memory --decisions 100000
-    python benchmarks/serve.py kills --moments 50  # on SQLite; --store postgresql://... for the other
+    python benchmarks/serve.py kills --moments 50  # on SQLite; --store postgresql for the other
     python benchmarks/serve.py malformed --requests 10000
     python benchmarks/serve.py replanning          # decisions while a plan is being made
 
@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -207,14 +207,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = (overhead, clients, memory, kills, malformed, replanning)
     parser.add_argument("what", choices=[part.__name__ for part in what])
-    parser.add_argument("--store", help="PostgreSQL's address; default: a new file of SQLite.")
+    parser.add_argument(
+        "--store",
+        help="PostgreSQL's address, or `postgresql` for a server of our own; default: SQLite.",
+    )
     parser.add_argument("--same", action="store_true", help="All clients ask one federation.")
     parser.add_argument("--decisions", type=int, default=100_000)
     parser.add_argument("--moments", type=int, default=50)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    next(part for part in what if part.__name__ == arguments.what)(arguments)
+    with ExitStack() as stack:
+        if arguments.store == "postgresql":
+            import postgresql_server
+
+            within = postgresql_server.programs()
+            if within is None:
+                sys.exit("store = 'postgresql': no server of PostgreSQL is installed")
+            address = stack.enter_context(postgresql_server.running(within))
+            arguments.store = postgresql_server.new_database(address)
+        next(part for part in what if part.__name__ == arguments.what)(arguments)
 
 
 if __name__ == "__main__":
