@@ -15,7 +15,15 @@ import msgspec
 
 from stagewise.decisions import DecisionRecord
 from stagewise.errors import StagewiseError
-from stagewise.files import decode_json_lines, explained, read_bytes, umask, write_bytes
+from stagewise.files import (
+    decode_json_lines,
+    explained,
+    json_lines,
+    read_bytes,
+    umask,
+    write_bytes,
+    write_json_lines,
+)
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import State
 from stagewise.plans import Plan
@@ -172,7 +180,7 @@ class RunDirectory:
                 reason = f"by hand, from round {before}"
                 event = Event(round=to + 1, kind="rolled-back", to=to, reason=reason)
                 self._cut_events()
-                _append(self.path / EVENTS, _lines_of([event]))
+                _append(self.path / EVENTS, b"".join(json_lines([event])))
         with self.recording():
             pass  # which cuts off what is beyond the checkpoint
 
@@ -250,7 +258,7 @@ class RunDirectory:
         """Leave the events of complete rounds alone in their file."""
         path, events = self.path / EVENTS, self.events()
         if events:
-            write_bytes(path, _lines_of(events))
+            write_json_lines(path, events)
         elif path.exists():
             with explained(path):
                 path.unlink()
@@ -316,7 +324,7 @@ class Recorder:
         """
         path, lines = self._directory.path, dict(beside or {})
         if events:
-            _append(path / EVENTS, _lines_of(events))
+            _append(path / EVENTS, b"".join(json_lines(events)))
         if (path / EVENTS).exists():
             lines[EVENTS] = lines_by_round(path / EVENTS).get(record.round, b"")
         for name, line in ((DECISIONS, decision), (ROUNDS, record)):
@@ -366,10 +374,6 @@ def _append(path: Path, content: bytes) -> None:
     with explained(path), FileIO(path, "a") as stream:
         _write_all(stream, content)
         os.fsync(stream.fileno())
-
-
-def _lines_of(records: Sequence[msgspec.Struct]) -> bytes:
-    return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def _write_all(stream: FileIO, content: bytes) -> None:
