@@ -12,7 +12,7 @@ from stagewise.compiled import NONE
 from stagewise.exact.columns import Columns, select
 from stagewise.exact.prices import Prices
 from stagewise.pool.library import even_prices
-from stagewise.pool.pick import Priced, price
+from stagewise.pool.pick import PricedColumns, price
 from stagewise.pool.pricing import Choices, improve_choice
 from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance
@@ -54,7 +54,7 @@ def some_columns(seed: int) -> Columns:
     )
 
 
-def priced_by(seed: int, columns: Columns, steps: int, limit: float = np.inf) -> Priced:
+def priced_by(seed: int, columns: Columns, steps: int, limit: float = np.inf) -> PricedColumns:
     return price(instance_of(seed), columns, some_prices(seed), steps, limit)
 
 

@@ -190,13 +190,13 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(run, monk
     newest = run / CHECKPOINT
     later, earlier = newest.read_bytes(), (run / "checkpoints" / KEPT[1]).read_bytes()
     newest.write_bytes(earlier)
-    true = checkpoint_files.load_links
+    true = checkpoint_files.load_chain
 
     def meanwhile(folder):
         newest.write_bytes(later)
         return true(folder)
 
-    monkeypatch.setattr(checkpoint_files, "load_links", meanwhile)
+    monkeypatch.setattr(checkpoint_files, "load_chain", meanwhile)
     assert CheckpointFiles(run).fault(newest) == ""
 
 
@@ -214,6 +214,14 @@ def test_an_unfinished_event_does_not_spoil_a_rollback(run):
     RunDirectory(run).roll_back(6)
     [event] = RunDirectory(run).events()
     assert (event.kind, event.to) == ("rolled-back", 6)
+
+
+def test_a_blank_line_in_the_chain_does_not_spoil_a_rollback(run):
+    chain = run / "chain.jsonl"
+    chain.write_bytes(chain.read_bytes().replace(b"\n", b"\n\n", 2))
+    assert RunDirectory(run).faults() == []
+    RunDirectory(run).roll_back(6)
+    assert RunDirectory(run).faults() == []
 
 
 def test_the_model_to_return_to_outlives_a_rollback(tmp_path):

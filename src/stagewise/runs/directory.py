@@ -32,10 +32,10 @@ from stagewise.plans import save_plan as write_plan
 from stagewise.runs.chain import (
     CHAIN,
     chain_faults,
+    chain_lines,
     lines_by_round,
-    link_lines,
-    load_links,
-    next_link,
+    load_chain,
+    next_chain_line,
 )
 from stagewise.runs.checkpoint import (
     checkpoint_content,
@@ -265,7 +265,7 @@ class RunDirectory:
 
     def _cut_chain(self) -> None:
         """Leave the links of complete rounds alone in the chain."""
-        lines, links = link_lines(self.path), load_links(self.path)
+        lines, links = chain_lines(self.path), load_chain(self.path)
         complete = self.complete
         pairs = zip(lines, links, strict=True)
         kept = [line + b"\n" for line, link in pairs if link.round < complete]
@@ -306,7 +306,7 @@ class Recorder:
         self, directory: RunDirectory, streams: Mapping[str, FileIO], config: RunConfig
     ) -> None:
         self._directory, self._streams, self._config = directory, streams, config
-        self._last_link = next(reversed(link_lines(directory.path)), None)
+        self._last_chain_line = next(reversed(chain_lines(directory.path)), None)
 
     def add(
         self,
@@ -333,8 +333,8 @@ class Recorder:
                 _write_all(self._streams[name], lines[name])
                 os.fsync(self._streams[name].fileno())
         content = checkpoint_content(weights, record.round, state, defence)
-        self._last_link = next_link(self._last_link, record.round, content, lines)
-        _append(path / CHAIN, self._last_link + b"\n")
+        self._last_chain_line = next_chain_line(self._last_chain_line, record.round, content, lines)
+        _append(path / CHAIN, self._last_chain_line + b"\n")
         CheckpointFiles(path).replace(self._config, record.round, content)
 
 
