@@ -57,6 +57,9 @@ def test_the_last_three_checkpoints_are_kept(whole, tmp_path):
         small_run(keep_checkpoints=0)
 
 
+@pytest.mark.fault(
+    "One bit of a run's checkpoint is flipped", "it is refused by name, and the one before is used"
+)
 @pytest.mark.parametrize("place", [-5, 9, 60])
 def test_a_flipped_bit_is_refused_by_name_and_the_one_before_is_used(whole, run, capsys, place):
     """In a weight, and in the header."""
@@ -83,6 +86,9 @@ def test_several_damaged_ones_are_all_refused(whole, run, capsys):
     assert contents(run) == before
 
 
+@pytest.mark.fault(
+    "A line of a run's records is changed", "`check-run` names the file and the round"
+)
 def test_check_run_verifies_every_line(whole, run, capsys):
     assert main(["check-run", str(run)]) == 0
     for name in ("rounds.jsonl", "decisions.jsonl"):
@@ -161,6 +167,7 @@ def spoil_in(round_index, monkeypatch):
     monkeypatch.setattr(carrier.SimulatedTraining, "_train", train)
 
 
+@pytest.mark.fault("Accuracy collapses", "the run goes on from the last good model")
 @pytest.mark.parametrize("evaluate_every", [1, 2])
 def test_after_a_collapse_the_last_good_model_is_used_again(tmp_path, monkeypatch, evaluate_every):
     options = {"rounds": 16, "policy": "fedcs", "replanning": Replanning()}
