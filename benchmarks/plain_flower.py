@@ -79,7 +79,7 @@ def plain_rounds(clients: int, rounds: int) -> list[float]:
                 "--superlink", f"127.0.0.1:{port}", "--port", free_port(),
                 "--node-config", f"partition={number} partitions={clients}",
             )  # fmt: skip
-        time.sleep(5.0)
+        wait_for(port)
         config = f'rounds={rounds} clients={clients} times="{times}"'
         run = start("run", "flwr", "run", app, "--stream", "--run-config", config)
         deadline = time.monotonic() + 900
@@ -90,6 +90,17 @@ def plain_rounds(clients: int, rounds: int) -> list[float]:
         time.sleep(0.5)
     begins = json.loads(times.read_text())
     return [end - begin for begin, end in itertools.pairwise(begins)]
+
+
+def wait_for(port: int, patience_s: float = 120.0) -> None:
+    """Until somebody listens there."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise SystemExit(f"nobody listens on port {port}")
 
 
 def free_port() -> int:
