@@ -16,6 +16,7 @@ from stagewise.cli import (
     simulation_commands,
     world_commands,
 )
+from stagewise.cli.log_lines import log_lines_to, print_status
 from stagewise.cli.plugins import CommandGroup
 from stagewise.errors import StagewiseError, one_line
 
@@ -76,7 +77,8 @@ def _stagewise(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status is 0, 1 (a check failed), 2 (a mistake) or 130."""
     try:
-        status = app(args=arguments, standalone_mode=False)
+        with log_lines_to(print_status, "stagewise.loading"):
+            status = app(args=arguments, standalone_mode=False)
     except StagewiseError as error:
         return _complain(str(error))
     except simulation_commands.RunInterrupted as interruption:
