@@ -42,7 +42,7 @@ results: .venv/installed
 
 # Once for all test processes, which would otherwise each compile the same.
 compile: .venv/installed
-	$(BIN)/python tests/compile_kernels.py
+	$(BIN)/stagewise doctor --compile
 
 test: compile
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not processes'

@@ -10,6 +10,7 @@ import typer
 from stagewise.cli import (
     data_commands,
     deploy_commands,
+    doctor_command,
     instance_commands,
     planning_commands,
     serve_commands,
@@ -52,6 +53,7 @@ app.command()(simulation_commands.resume)
 app.command()(simulation_commands.rollback)
 app.command()(simulation_commands.report)
 app.command()(data_commands.data)
+app.command()(doctor_command.doctor)
 app.command()(serve_commands.serve)
 app.command()(serve_commands.token)
 app.add_typer(deploy_commands.deploy_app, name="deploy")
