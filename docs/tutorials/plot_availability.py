@@ -85,7 +85,9 @@ for world, rounds in worlds.items():
         forecast = stagewise.make_forecast(name, prior, round_seconds=2700)
         errors = []
         for round_ in rounds:
-            errors.append(np.mean((forecast.probabilities() - round_.online) ** 2))
+            errors.append(
+                np.mean((forecast.probabilities() - round_.online) ** 2)
+            )
             forecast.observe(round_.online)
         scores[world].append(np.mean(errors[32:]))  # after a day
 
@@ -112,12 +114,16 @@ plt.show()
 # ------------------
 
 rounds = worlds["Markov, sessions of 8 rounds"]
-forecast = stagewise.make_forecast("markov", scenario.clients.online_probability)
+forecast = stagewise.make_forecast(
+    "markov", scenario.clients.online_probability
+)
 for round_ in rounds[:48]:
     forecast.observe(round_.online)
 expected = forecast.mean_probability(horizon=10)
 plan = stagewise.plan(
-    scenario.as_of(online_probability=expected), method="local-search", seconds=0.5
+    scenario.as_of(online_probability=expected),
+    method="local-search",
+    seconds=0.5,
 )
 print(plan)
 

@@ -83,7 +83,9 @@ def start(*arguments):
 
 place = folder / "scheduler.json"
 here = ("--no-dashboard", "--host", "127.0.0.1")
-scheduler = start("scheduler", *here, "--port", "0", "--scheduler-file", str(place))
+scheduler = start(
+    "scheduler", *here, "--port", "0", "--scheduler-file", str(place)
+)
 while not place.exists():
     time.sleep(0.1)
 address = json.loads(place.read_text())["address"]

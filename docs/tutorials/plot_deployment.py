@@ -58,9 +58,13 @@ print(f"the first round is complete after {time.time() - began:.0f} s")
 # killed as soon as another round is complete.
 
 show = command("deploy status live --json")
-told = subprocess.run(show, cwd=folder, capture_output=True, text=True, check=True)
+told = subprocess.run(
+    show, cwd=folder, capture_output=True, text=True, check=True
+)
 status = json.loads(told.stdout)
-busy = next(client for members in status["trains"].values() for client in members)
+busy = next(
+    client for members in status["trains"].values() for client in members
+)
 wait_for_round(status["complete"] + 2)
 os.kill(status["processes"][f"client-{busy}"]["pid"], signal.SIGKILL)
 print(f"killed {busy}")

@@ -54,7 +54,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 clients, edges = scenario.clients.position_m, scenario.edges.position_m
-serving, planned, online = first.edge_of >= 0, plan.edge_of >= 0, rounds[0].online
+serving, planned, online = (
+    first.edge_of >= 0,
+    plan.edge_of >= 0,
+    rounds[0].online,
+)
 
 figure, axes = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
 for client in np.flatnonzero(serving):
@@ -79,7 +83,10 @@ for label, members, colour, marker in [
     )
 axes.scatter(*edges.T, s=150, c="black", marker="s", label="edge server")
 axes.set(
-    xlabel="metres east", ylabel="metres north", aspect="equal", title="Round 0"
+    xlabel="metres east",
+    ylabel="metres north",
+    aspect="equal",
+    title="Round 0",
 )
 axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
 plt.show()

@@ -57,9 +57,10 @@ for name, decisions, colour in (
 axes.plot(
     place, [d.objective for d in exact], "k_", ms=26, label="certified optimum"
 )
-axes.set(xlabel="round", ylabel="cost of the round", ylim=(0, None))
+axes.set(xlabel="round", ylabel="cost of the round")
 axes.set_xticks(place)
-axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+axes.set_ylim(0, 1.5 * max(d.objective for d in paper))
+axes.legend(frameon=False, loc="upper left")
 plt.show()
 
 # %%

@@ -19,7 +19,7 @@ import stagewise
 
 
 class Eager(stagewise.Policy):
-    """Fills the edges with the clients that learned most when they last trained, at most `size` each."""
+    """Edges get those who learned most when they last trained, up to `size`."""
 
     def __init__(self, clients, size):
         self.size = size
@@ -34,10 +34,9 @@ class Eager(stagewise.Policy):
         )
         edge_of = np.full(len(round_.online), -1)
         usable = np.flatnonzero(round_.usable)
-        fast_first = usable[np.argsort(round_.costs.delay_s[usable], kind="stable")]
-        for link in fast_first[
-            np.argsort(-self.gain[links.client[fast_first]], kind="stable")
-        ]:
+        by_speed = usable[np.argsort(round_.costs.delay_s[usable])]
+        gain = self.gain[links.client[by_speed]]
+        for link in by_speed[np.argsort(-gain, kind="stable")]:
             client, edge = links.client[link], links.edge[link]
             if edge_of[client] < 0 and room[edge] > 0:
                 edge_of[client] = edge
@@ -88,9 +87,11 @@ class Forgetful(Eager):
         self.gain[outcome.clients.client] = -outcome.decision.round.index
 
 
-conformance_problems(
-    lambda scenario, *, seed, seconds: Forgetful(len(scenario.clients), 6), seeds=1
-)
+def forgetful(scenario, *, seed, seconds):
+    return Forgetful(len(scenario.clients), size=6)
+
+
+print(*conformance_problems(forgetful, seeds=1), sep="\n")
 
 # %%
 # Train with it
@@ -100,8 +101,12 @@ conformance_problems(
 # ``solve``, ``compare``, the Flower strategy.
 
 runs = {
-    "eager": stagewise.simulate(dataset="digits", policy=eager, rounds=12, seed=0),
-    "pool": stagewise.simulate(dataset="digits", policy="pool", rounds=12, seed=0),
+    "eager": stagewise.simulate(
+        dataset="digits", policy=eager, rounds=12, seed=0
+    ),
+    "pool": stagewise.simulate(
+        dataset="digits", policy="pool", rounds=12, seed=0
+    ),
     "random-k": stagewise.simulate(
         dataset="digits", policy="random-k+least-delay", rounds=12, seed=0
     ),
@@ -130,7 +135,9 @@ for (name, run), colour in zip(
         label=name,
     )
 axes.set(
-    xlabel="what the rounds have cost so far", ylabel="test accuracy", ylim=(0, 1)
+    xlabel="what the rounds have cost so far",
+    ylabel="test accuracy",
+    ylim=(0, 1),
 )
 axes.legend(frameon=False, loc="lower right")
 plt.show()

@@ -120,7 +120,9 @@ for decision in decisions:
 import matplotlib.pyplot as plt
 import numpy as np
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(7.5, 3.2), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(7.5, 3.2), layout="constrained"
+)
 place = np.arange(len(decisions))
 for offset, (edge, colour) in enumerate(
     zip(scenario.edges.ids, ["#1b6ca8", "#e0a030"], strict=True)

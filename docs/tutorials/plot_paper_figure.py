@@ -97,7 +97,10 @@ command = [
 ]
 quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 subprocess.run(
-    [sys.executable, "-m", "stagewise", *command], cwd=folder, check=True, **quiet
+    [sys.executable, "-m", "stagewise", *command],
+    cwd=folder,
+    check=True,
+    **quiet,
 )
 results = folder / "out" / "small-fig-5d"
 sorted(path.name for path in results.iterdir())

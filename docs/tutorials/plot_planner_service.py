@@ -56,7 +56,9 @@ def ask(method, path, body=None):
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            if error.headers["Retry-After"] is None:  # a mistake, which is named
+            if (
+                error.headers["Retry-After"] is None
+            ):  # a mistake, which is named
                 return json.loads(error.read())
         except OSError:  # not there yet
             pass
@@ -74,7 +76,9 @@ import stagewise
 scenario = stagewise.generate.numeric(clients=40, edges=2, seed=0)
 stagewise.save_scenario(scenario, folder / "s.json")
 
-sha256 = ask("POST", "/v1/scenarios", (folder / "s.json").read_bytes())["sha256"]
+sha256 = ask("POST", "/v1/scenarios", (folder / "s.json").read_bytes())[
+    "sha256"
+]
 ask("PUT", "/v1/federations/phones", {"scenario": sha256, "policy": "pool"})
 
 # %%
@@ -106,7 +110,11 @@ for number, round_ in enumerate(
 again = ask("POST", "/v1/federations/phones/decisions", asked)
 print("the same line again:", again == decision)
 print(
-    ask("POST", "/v1/federations/phones/decisions", {"round": 4, "online": ["c0"]})
+    ask(
+        "POST",
+        "/v1/federations/phones/decisions",
+        {"round": 4, "online": ["c0"]},
+    )
 )
 
 # %%

@@ -67,13 +67,17 @@ for risk in risks:
         decided = stagewise.decide(careful, drawn, mode=mode)
         values.append(sum(d.objective for d in decided) / len(decided))
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(7.5, 3.3), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(7.5, 3.3), layout="constrained"
+)
 for (mode, values), colour in zip(
     costs.items(), ["#1b6ca8", "#b0402a"], strict=True
 ):
     left.plot(risks, values, "o-", color=colour, label=mode)
 left.set(
-    xlabel="risk the plan may take", ylabel="mean cost of a round", ylim=(0, None)
+    xlabel="risk the plan may take",
+    ylabel="mean cost of a round",
+    ylim=(0, None),
 )
 left.legend(frameon=False)
 right.plot(risks, planned, "o-", color="#555555")

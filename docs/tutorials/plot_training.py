@@ -28,7 +28,15 @@ run
 # ``run.rounds`` is a data frame with a row for each round.
 
 run.rounds[
-    ["accuracy", "loss", "objective", "delay_s", "energy_j", "clients", "feasible"]
+    [
+        "accuracy",
+        "loss",
+        "objective",
+        "delay_s",
+        "energy_j",
+        "clients",
+        "feasible",
+    ]
 ].round(3)
 
 # %%
@@ -96,7 +104,9 @@ for each, colour in ((run, "#1b6ca8"), (baseline, "#b0402a")):
         label=each.name,
     )
     right.plot(
-        each.rounds["objective"].cumsum(), each.rounds["accuracy"], color=colour
+        each.rounds["objective"].cumsum(),
+        each.rounds["accuracy"],
+        color=colour,
     )
 left.set(xlabel="round", ylabel="test accuracy", ylim=(0, 1))
 right.set(xlabel="what the rounds have cost so far")
@@ -115,7 +125,9 @@ words = "report pool fedcs -o report.html".split()
 report = subprocess.run(
     [*command, *words], cwd=folder, capture_output=True, text=True, check=True
 )
-print(f"report.html has {(folder / 'report.html').stat().st_size / 1000:.0f} kB")
+print(
+    f"report.html has {(folder / 'report.html').stat().st_size / 1000:.0f} kB"
+)
 
 # %%
 # And because nothing is taken on trust, ``stagewise check-run`` recomputes decisions and verifies
