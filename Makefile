@@ -6,7 +6,7 @@ BIN := .venv/bin
 DEMO := demo
 ROUNDS ?= 30
 
-.PHONY: demo compare results compile test test-all docs lint types bench clean
+.PHONY: demo compare results compile faults test test-all docs lint types bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -43,6 +43,14 @@ results: .venv/installed
 # Once for all test processes, which would otherwise each compile the same.
 compile: .venv/installed
 	$(BIN)/python tests/compile_kernels.py
+
+# Injects every fault we know, kills and pauses at 50 moments of a run too, and writes docs/faults.md.
+FAULTS := build/faults
+faults: compile
+	@mkdir -p $(FAULTS)
+	-$(BIN)/python -m pytest -m fault --junit-xml=$(FAULTS)/tests.xml
+	-$(BIN)/python benchmarks/deploy_faults.py --rounds 30 --faults 50 --pause-s 120 --every-s 1.5 --record $(FAULTS)/moments.json
+	$(BIN)/python benchmarks/fault_page.py $(FAULTS)
 
 test: compile
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not processes'

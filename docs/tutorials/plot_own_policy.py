@@ -23,15 +23,12 @@ class Eager(stagewise.Policy):
 
     def __init__(self, clients, size):
         self.size = size
-        self.gain = np.full(
-            clients, np.inf
-        )  # whoever has never trained comes first
+        # Whoever has never trained comes first.
+        self.gain = np.full(clients, np.inf)
 
     def decide(self, round_):
-        links, room = (
-            round_.scenario.links,
-            np.minimum(round_.scenario.edges.capacity, self.size),
-        )
+        links = round_.scenario.links
+        room = np.minimum(round_.scenario.edges.capacity, self.size)
         edge_of = np.full(len(round_.online), -1)
         usable = np.flatnonzero(round_.usable)
         by_speed = usable[np.argsort(round_.costs.delay_s[usable])]

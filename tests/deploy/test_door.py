@@ -157,6 +157,10 @@ class TestControl:
         assert gate.ask(path, gate.signed(**{TOKEN: SECRET})) == 403
         assert gate.passed == []
 
+    @pytest.mark.fault(
+        "A program of the server's own machine lists, starts or stops runs without the token",
+        "it is refused",
+    )
     @pytest.mark.parametrize("path", OWNERS_PATHS)
     @pytest.mark.parametrize("client", [HERE, "127.0.0.1", "127.8.9.1", "::1"])
     def test_so_is_this_machine_without_the_token(self, gate: Gate, path: str, client: str) -> None:
@@ -228,6 +232,7 @@ class TestNodes:
         assert len(gate.passed) == 0
         assert gate.door.refused.count == {"c0: sends an order, as only the server may": 2}
 
+    @pytest.mark.fault("A node floods its server", "it is slowed down, the others are not")
     def test_too_many_requests_are_refused_and_later_ones_are_not(self, gate: Gate) -> None:
         async def flood(name: str, count: int) -> list[int]:
             path = f"{FLEET}send-node-heartbeat"
@@ -246,6 +251,7 @@ class TestNodes:
         assert (statuses.count(401), statuses.count(429)) == (100, 50)
         assert gate.ask(f"{FLEET}push-object", gate.signed()) == 200
 
+    @pytest.mark.fault("A second process with a connected node's key", "it is refused")
     def test_a_second_process_of_the_same_name_is_refused(self, gate: Gate) -> None:
         async def act() -> list[int]:
             assert (await self.activate(gate))[0]["status"] == 200

@@ -56,7 +56,7 @@ class Site(Protocol):
     """What the door must know of the SuperLink behind it."""
 
     def signed_by(self, headers: dict[str, str]) -> tuple[Member, bytes]:
-        """Who signed a request, and the signature; an error if it is nobody's, or not fresh."""
+        """Who signed a request, and what tells it from others; an error if nobody did, or not now."""
         ...
 
     def senders(self, body: bytes) -> Sequence[tuple[int, bool]]:
@@ -120,8 +120,8 @@ class Door:
         self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send
     ) -> None:
         path, now = scope["path"], self.clock()
-        member, signature = self.site.signed_by(headers)
-        if not self._seen.first_time(signature, now):
+        member, request = self.site.signed_by(headers)
+        if not self._seen.first_time(request, now):
             raise Refused(401, "a request that was sent before", member.name)
         if not self._nodes.allows(member.name, now):
             raise Refused(429, "too many requests", member.name)

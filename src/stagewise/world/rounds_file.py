@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import decode_json_lines, errors_at, read_bytes, writing
+from stagewise.files import decode_json_lines, errors_at, read_bytes, write_json_lines
 from stagewise.world.checks import finite
 from stagewise.world.costs import overridden
 from stagewise.world.parts import LINK_RULES
@@ -75,10 +75,7 @@ def save_rounds(rounds: Sequence[Round], path: str | Path) -> None:
     >>> scenario = stagewise.generate.numeric(clients=6, edges=2, seed=0)
     >>> stagewise.save_rounds(stagewise.participation.bernoulli(scenario, 3), "rounds.jsonl")
     """
-    encoder = msgspec.json.Encoder()
-    with writing(path) as stream:
-        for round_ in rounds:
-            stream.write(encoder.encode(_to_line(round_)) + b"\n")
+    write_json_lines(path, map(_to_line, rounds))
 
 
 def round_from_line(scenario: Scenario, record: RoundLine, index: int) -> Round:

@@ -100,7 +100,11 @@ class NodeRegister:
             self._members[public] = Member(name, node_id), key
 
     def signed_by(self, headers: dict[str, str]) -> tuple[Member, bytes]:
-        """Who signed a request; refused if it is nobody, or not now."""
+        """Who signed a request, and what tells it from all others; refused if it is nobody, or not now.
+
+        What is signed is the time, to the microsecond. The signature itself tells nothing apart: from
+        one of them anybody can make a second that is as good.
+        """
         self.look()
         try:
             public = b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
@@ -119,7 +123,7 @@ class NodeRegister:
         # Last, so that nobody is named who did not sign.
         if not -SYSTEM_TIME_TOLERANCE < age_s < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
             raise Refused(401, "signed too early or too late, by its clock", member.name)
-        return member, hashlib.sha256(signature).digest()[:16]
+        return member, hashlib.sha256(public + timestamp.encode()).digest()[:16]
 
     def senders(self, body: bytes) -> list[tuple[int, bool]]:
         """Of messages that are pushed: from which node each is, and whether it is a reply."""
