@@ -6,7 +6,7 @@ BIN := .venv/bin
 DEMO := demo
 ROUNDS ?= 30
 
-.PHONY: demo compare results compile faults test test-all lint types bench clean
+.PHONY: demo compare results compile faults test test-all docs lint types bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -42,7 +42,7 @@ results: .venv/installed
 
 # Once for all test processes, which would otherwise each compile the same.
 compile: .venv/installed
-	$(BIN)/python tests/compile_kernels.py
+	$(BIN)/stagewise doctor --compile
 
 # Injects every fault we know, kills and pauses at 50 moments of a run too, and writes docs/faults.md.
 FAULTS := build/faults
@@ -58,6 +58,11 @@ test: compile
 test-all: compile
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n 2 --dist loadgroup
 
+# The site, with its tutorials run: build/docs/index.html. `SHORT=1` leaves the tutorials out.
+docs: compile
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --jobs 2 --quiet \
+		$(if $(SHORT),-D plot_gallery=0) -d build/doctrees docs build/docs
+
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -72,4 +77,4 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/training.py
 
 clean:
-	rm -rf .venv $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(DEMO) build dist docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis
