@@ -8,7 +8,7 @@ ROUNDS ?= 30
 
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo compare results compile test test-all lint types coverage wheel-test bench clean
+.PHONY: demo compare results compile faults test test-all lint types coverage wheel-test bench clean
 
 # What the demo needs; the tools of developers come on top.
 .venv/demo: pyproject.toml constraints.txt
@@ -56,6 +56,14 @@ results: .venv/installed
 # Once for all test processes, which would otherwise each compile the same.
 compile: .venv/installed
 	$(BIN)/stagewise doctor --compile
+
+# Injects every fault we know, kills and pauses at 50 moments of a run too, and writes docs/faults.md.
+FAULTS := build/faults
+faults: compile
+	@mkdir -p $(FAULTS)
+	-$(BIN)/python -m pytest -m fault --junit-xml=$(FAULTS)/tests.xml
+	-$(BIN)/python benchmarks/deploy_faults.py --rounds 30 --faults 50 --pause-s 120 --every-s 1.5 --record $(FAULTS)/moments.json
+	$(BIN)/python benchmarks/fault_page.py $(FAULTS)
 
 test: compile
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not processes'

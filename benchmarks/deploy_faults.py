@@ -3,9 +3,10 @@
 `python benchmarks/deploy_faults.py [--rounds 10] [--clients 8] [--edges 2] [--faults 10]` runs
 `stagewise deploy up` on this machine with TLS and node authentication. At random moments it kills or
 pauses a process: a client, an edge, the cloud's SuperLink, the supervisor, which are started again, or
-the cloud's own, which this program starts again. The result is compared with what must be: every round
-complete, every decision true, every update accounted for, nothing left running. Linux only. Exit status
-1 if anything is wrong.
+the cloud's own, which this program starts again. One of each kind is paused, all others are killed. The
+result is compared with what must be: every round complete, every decision true, every update accounted
+for, nothing left running. `--record` names a file for it. Linux only. Exit status 1 if anything is
+wrong.
 """
 
 import argparse
@@ -17,7 +18,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +56,7 @@ def main() -> int:
     log = folder / "up.log"
     process = start(command, log)
     seen = {process.pid}
+    struck: list[str] = []
     try:
         wait_until(process, out)
         for fault in draw_faults(asked, rng):
@@ -65,24 +69,32 @@ def main() -> int:
                 process.wait()
                 process = start(command, log)
                 seen.add(process.pid)
+                struck.append(str(fault))
                 print(f"{time.monotonic() - began:6.1f} s: {fault}; started again", flush=True)
                 wait_until(process, out)
                 continue
             pid = target(process.pid, out, fault.kind, rng)
             if pid is not None:
+                struck.append(str(fault))
                 print(f"{time.monotonic() - began:6.1f} s: {fault}", flush=True)
                 strike(pid, fault.pause_s)
         status = process.wait(ROUND_S * asked.rounds)
     finally:
         process.kill()
         process.wait()
-    print(f"{time.monotonic() - began:6.1f} s: the run ended with status {status}")
+    took_s = time.monotonic() - began
+    print(f"{took_s:6.1f} s: the run ended with status {status} after {len(struck)} faults")
     if status != 0:
         print(log.read_text())
         return 1
     time.sleep(1.0)
     left = [pid for pid in seen if Path(f"/proc/{pid}").exists()]
-    return verdict(out, asked.rounds, left)
+    fates, good = verdict(out, asked.rounds, left)
+    if asked.record is not None:
+        faults = dict(sorted(Counter(struck).items()))
+        record = {**vars(asked), "faults": faults, "seconds": round(took_s), "fates": fates}
+        asked.record.write_text(json.dumps({**record, "verdict": good}, default=str, indent=1))
+    return 0 if all(good.values()) else 1
 
 
 def arguments() -> argparse.Namespace:
@@ -92,7 +104,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--edges", type=int, default=2)
     parser.add_argument("--faults", type=int, default=10)
     parser.add_argument("--pause-s", type=float, default=80.0, help="0: kill all, pause none")
-    parser.add_argument("--pause-share", type=float, default=0.3, help="of faults that are pauses")
+    parser.add_argument("--record", type=Path, help="a file for what happened, as JSON")
     parser.add_argument("--every-s", type=float, default=4.0, help="the mean time between two")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--design", default="H")
@@ -110,14 +122,12 @@ def up_command(asked: argparse.Namespace, out: Path) -> list[str]:
 
 
 def draw_faults(asked: argparse.Namespace, rng: random.Random) -> list[Fault]:
-    return [
-        Fault(
-            rng.choice(asked.kinds),
-            asked.pause_s if rng.random() < asked.pause_share else 0.0,
-            rng.uniform(0, 2 * asked.every_s),
-        )
-        for _ in range(asked.faults)
-    ]
+    """One pause of each kind among kills of any, as far as there are so many faults."""
+    paused = asked.kinds[: asked.faults] if asked.pause_s else []
+    killed = rng.choices(asked.kinds, k=asked.faults - len(paused))
+    faults = [(kind, asked.pause_s) for kind in paused] + [(kind, 0.0) for kind in killed]
+    rng.shuffle(faults)
+    return [Fault(kind, pause_s, rng.uniform(0, 2 * asked.every_s)) for kind, pause_s in faults]
 
 
 def programs(out: Path) -> dict[str, int]:
@@ -140,15 +150,16 @@ def target(cloud: int, out: Path, kind: str, rng: random.Random) -> int | None:
 
 
 def strike(pid: int, pause_s: float) -> None:
+    """Kill a process, or stop it and let it go on later; other faults happen meanwhile."""
     with contextlib.suppress(ProcessLookupError):
-        if not pause_s:
-            os.kill(pid, signal.SIGKILL)
-            return
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            time.sleep(pause_s)
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGSTOP if pause_s else signal.SIGKILL)
+    if pause_s:
+        threading.Timer(pause_s, go_on, [pid]).start()
+
+
+def go_on(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
 
 
 def start(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
@@ -166,7 +177,9 @@ def wait_until(process: "subprocess.Popen[bytes]", out: Path) -> None:
         time.sleep(0.1)
 
 
-def verdict(out: Path, rounds: int, left: list[int]) -> int:
+def verdict(out: Path, rounds: int, left: list[int]) -> tuple[dict[str, int], dict[str, bool]]:
+    """How many updates ended in each fate, and what must be true."""
+
     def run(*words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run([str(BIN / "stagewise"), *words], capture_output=True, text=True)
 
@@ -191,7 +204,7 @@ def verdict(out: Path, rounds: int, left: list[int]) -> int:
     for what, true in good.items():
         print(f"{'yes' if true else 'NO '}  {what}")
     print(f"files: {out.parent}")
-    return 0 if all(good.values()) else 1
+    return status["fates"], good
 
 
 def links_were_up(out: Path) -> bool:

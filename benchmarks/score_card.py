@@ -57,7 +57,7 @@ def measure_here(policy: str, names: list[str]) -> None:
     measure(release, names, lambda name: stagewise.benchmark(policy, [name]))
 
 
-def measure_there(policy: str, names: list[str], commit: str) -> None:
+def measure_commit(policy: str, names: list[str], commit: str) -> None:
     """Decisions of another commit's code, by its commands and their files."""
     with tempfile.TemporaryDirectory() as folder:
         tree, files = Path(folder, "tree"), Path(folder, "files")
@@ -118,7 +118,7 @@ def main() -> None:
         if arguments.commit is None:
             measure_here(arguments.policy, names)
         else:
-            measure_there(arguments.policy, names, arguments.commit)
+            measure_commit(arguments.policy, names, arguments.commit)
     page = with_card(_PAGE.read_text(), markdown(read_card(_CARD)))
     _PAGE.write_text(page)
 

@@ -25,3 +25,10 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs real data: STAGEWISE_DATA = {name!r} is not a folder")
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say in a test's report which fault it injects, for the page of `make faults`."""
+    for item in items:
+        for mark in item.iter_markers("fault"):
+            item.user_properties += zip(("fault", "must"), mark.args, strict=True)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,8 +20,7 @@ from stagewise.bounds import (
     load_bound_records,
     save_bounds,
 )
-from stagewise.checker import check_bounds
-from stagewise.checker.bounds import proven_bound
+from stagewise.checker.bounds import check_bounds, proven_bound
 from stagewise.cli.main import main
 from stagewise.deciding import solve
 from stagewise.decisions import save_decisions
@@ -185,12 +185,26 @@ def test_an_edge_without_a_cluster_has_no_finite_bound(tmp_path):
     assert line.startswith("round 0: lower_bound = inf: its prices prove")
 
 
+def test_an_edge_that_never_has_a_link_is_part_of_the_round_and_one_cut_off_is_not():
+    scenario = numeric(clients=30, edges=2, seed=0)
+    links = scenario.links
+    own = links.edge == 0
+    start = np.concatenate([[0], np.cumsum(np.bincount(links.client[own], minlength=30))])
+    values = {name: getattr(links, name)[own] for name in ("edge", "gain", "delay_s", "energy_j")}
+    alone = replace(links, start=start, **values)
+    for system, up in ((replace(scenario, links=alone), None), (scenario, own)):
+        rounds = [Round(system, np.ones(30, dtype=np.bool_), up=up)]
+        [found] = bound(system, rounds)
+        assert math.isinf(found.value) == (up is None)
+        assert math.isinf(proven_bound(rounds[0], found.record())) == (up is None)
+
+
 def test_a_program_that_was_not_solved_proves_nothing(monkeypatch):
     scenario = numeric(clients=30, edges=2, seed=0)
     rounds = bernoulli(scenario, 1)
     [found] = bound(scenario, rounds)
     limited = partial(linprog, options={"maxiter": 1})
-    monkeypatch.setattr("stagewise.checker.bounds.linprog", limited)
+    monkeypatch.setattr("stagewise.checker.cheapest_cluster.linprog", limited)
     with pytest.raises(StagewiseError, match="not solved"):
         check_bounds(scenario, [found], rounds)
 

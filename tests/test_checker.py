@@ -457,6 +457,8 @@ def test_the_checker_shares_no_code_with_what_it_checks():
         "problem",
         "plan_a",
         "plan_b",
+        "pool",
+        "exact",
         "policies",
         "loop",
         "world.costs",

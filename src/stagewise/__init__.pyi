@@ -4,8 +4,8 @@ from stagewise.bounds import Bound as Bound
 from stagewise.bounds import bound as bound
 from stagewise.bounds import save_bounds as save_bounds
 from stagewise.checker import check as check
-from stagewise.checker import check_bounds as check_bounds
 from stagewise.checker import check_plan as check_plan
+from stagewise.checker.bounds import check_bounds as check_bounds
 from stagewise.comparison import compare as compare
 from stagewise.datasets import Dataset as Dataset
 from stagewise.datasets import load_dataset as load_dataset

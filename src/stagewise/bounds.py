@@ -10,7 +10,7 @@ import numpy as np
 
 from stagewise.errors import StagewiseError
 from stagewise.exact.prices import Prices
-from stagewise.files import decode_json_lines, read_bytes, writing
+from stagewise.files import decode_json_lines, read_bytes, write_json_lines
 from stagewise.plan_b.pool import library_for, library_of
 from stagewise.plans import Plan
 from stagewise.pool.bound import bound_round
@@ -160,11 +160,7 @@ def save_bounds(bounds: Sequence[Bound], path: str | Path) -> None:
     >>> rounds = stagewise.participation.bernoulli(scenario, rounds=2)
     >>> stagewise.save_bounds(stagewise.bound(scenario, rounds), "bounds.jsonl")
     """
-    encoder = msgspec.json.Encoder()
-    with writing(path) as stream:
-        for one in bounds:
-            if np.isfinite(one.value):
-                stream.write(encoder.encode(one.record()) + b"\n")
+    write_json_lines(path, (one.record() for one in bounds if np.isfinite(one.value)))
 
 
 def load_bound_records(path: str | Path) -> list[BoundRecord]:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import decode_json_lines, errors_at, read_bytes, writing
+from stagewise.files import decode_json_lines, errors_at, read_bytes, write_json_lines
 from stagewise.problem.evaluation import Evaluation, evaluate, round_violations
 from stagewise.world.checks import Frozen, Rule, finite, frozen_array
 from stagewise.world.costs import UNASSIGNED
@@ -304,10 +304,7 @@ def save_decisions(decisions: Sequence[Decision], path: str | Path) -> None:
     >>> rounds = stagewise.participation.bernoulli(scenario, rounds=2)
     >>> stagewise.save_decisions(stagewise.solve(scenario, rounds, "fedcs"), "decisions.jsonl")
     """
-    encoder = msgspec.json.Encoder()
-    with writing(path) as stream:
-        for decision in decisions:
-            stream.write(encoder.encode(decision.record()) + b"\n")
+    write_json_lines(path, (decision.record() for decision in decisions))
 
 
 def load_decision_records(path: str | Path) -> list[DecisionRecord]:

@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -88,6 +88,18 @@ def write_bytes(path: str | Path, content: bytes) -> None:
     """Write `content` to `path` whole or not at all."""
     with writing(path) as stream:
         stream.write(content)
+
+
+def json_lines(records: Iterable[object]) -> Iterator[bytes]:
+    """Each of `records` as a line of JSON."""
+    encoder = msgspec.json.Encoder()
+    return (encoder.encode(record) + b"\n" for record in records)
+
+
+def write_json_lines(path: str | Path, records: Iterable[object]) -> None:
+    """Write a line of JSON for each of `records` to `path`, whole or not at all."""
+    with writing(path) as stream:
+        stream.writelines(json_lines(records))
 
 
 def decode_json(content: bytes, kind: type[T], source: str) -> T:

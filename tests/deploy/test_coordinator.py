@@ -166,6 +166,7 @@ def test_it_waits_until_somebody_is_there(monkeypatch):
     assert only.live.asked == 12
 
 
+@pytest.mark.fault("Nobody is in touch", "the run ends with one line, and can go on later")
 def test_where_nobody_comes_the_run_ends_and_says_why(monkeypatch):
     scenario = two_edges()
     monkeypatch.setattr("stagewise.deploy.coordinator.time.sleep", lambda seconds: None)

@@ -47,6 +47,10 @@ def stopping(scenario, in_round, error=KeyboardInterrupt):
     return ScriptedTransport(scenario, GONE, spoil)
 
 
+@pytest.mark.fault(
+    "The cloud's process is stopped in a round",
+    "the same command goes on, and ends with the same files",
+)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, StagewiseError("the engine")])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, error):
     scenario = two_edges()
@@ -66,6 +70,9 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, error):
     assert read_status(tmp_path / "b").phase == "finished"
 
 
+@pytest.mark.fault(
+    "The cloud's process is killed while it writes", "half-written lines are cut off"
+)
 def test_what_a_killed_process_left_behind_is_cut_off(tmp_path):
     scenario, path = two_edges(), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
@@ -243,6 +250,7 @@ def test_a_look_at_the_status_does_not_keep_a_run_out(tmp_path, monkeypatch):
             fcntl.flock(looking, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
+@pytest.mark.fault("Two clouds on one folder", "the second is refused")
 def test_two_processes_cannot_run_one_folder(tmp_path):
     scenario, path = two_edges(), tmp_path / "run"
 
@@ -257,6 +265,10 @@ def test_two_processes_cannot_run_one_folder(tmp_path):
     assert json.loads((path / STATUS).read_text())["phase"] == "finished"
 
 
+@pytest.mark.fault(
+    "One bit of a deployment's checkpoint is flipped",
+    "it is refused by name, and the one before is used",
+)
 def test_a_damaged_checkpoint_and_a_rollback_in_a_deployment(tmp_path, capsys):
     path = tmp_path / "run"
     up = ["deploy", "up", "--out", str(path)]

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import time
 
 import pytest
 
@@ -15,6 +16,7 @@ from stagewise.checker import check
 from stagewise.deploy import up as deploy_up
 from stagewise.deploy.messages import TRAIN
 from stagewise.deploy.options import DeployOptions
+from stagewise.deploy.presence import GRACE_S
 from stagewise.deploy.processes import LocalSite
 from stagewise.deploy.records import load_live
 from stagewise.deploy.starting import beside
@@ -33,7 +35,7 @@ KILLED_IN = 1
 @pytest.fixture
 def kills(monkeypatch):
     """Kills a client and another client's edge as soon as the orders of a round are sent."""
-    sites, killed, pids, statuses = [], {}, set(), []
+    sites, killed, pids, statuses, kill_times = [], {}, set(), [], []
     running, save_status, send = LocalSite.running, deploy_up.save_status, SuperLink.send
 
     @contextlib.contextmanager
@@ -49,10 +51,13 @@ def kills(monkeypatch):
         killed["edge"], killed["client"] = edges[0], status.groups[edges[-1]][0]
         for name in killed.values():
             kill_for_good(sites[0], name)
+        kill_times.append(time.monotonic())
 
     def saved(status, folder):
         save_status(status, folder)
         statuses.append(status)
+        if kill_times and status.round > KILLED_IN:  # by now it is known that they are gone
+            time.sleep(max(0.0, kill_times[0] + GRACE_S + 1.0 - time.monotonic()))
 
     def sent(self, messages, expire_s):
         message_ids = send(self, messages, expire_s)
@@ -67,7 +72,12 @@ def kills(monkeypatch):
     return killed, pids
 
 
-def test_rounds_go_on_without_a_client_and_an_edge(tmp_path, kills):
+@pytest.mark.fault(
+    "A client and an edge are killed (-9) in a round, as real processes",
+    "the round and those after it end; every update has one fate; decisions pass the check; "
+    "nothing is left running",
+)
+def test_rounds_go_on_without_a_client_and_an_edge(tmp_path, kills, record_property):
     killed, pids = kills
     out = tmp_path / "run"
     options = DeployOptions(
@@ -84,6 +94,7 @@ def test_rounds_go_on_without_a_client_and_an_edge(tmp_path, kills):
     assert run.finished
     assert check(run.scenario, run.decisions, run.online) == []
     found, live = read_status(out), load_live(out, 3)
+    record_property("seen", ", ".join(f"{n} updates {fate}" for fate, n in found.fates.items()))
     assert found.adds_up
     assert found.asked == sum(found.fates.values())
     # The round in which they went: nothing of the edge counts, and the other edge's mean goes on.

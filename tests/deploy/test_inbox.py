@@ -249,6 +249,9 @@ def test_a_round_ends_at_its_deadline_while_a_pull_blocks(source, box):
     assert [report.fate for report in again.clients] == ["counted", "counted"]
 
 
+@pytest.mark.fault(
+    "A client dies in the middle of its upload", "its own update is lost, and no other"
+)
 def test_a_sender_that_died_during_its_upload_costs_only_its_own_update(source, box):
     channel = Channel(source, box)
     channel.stuck.add("a")
@@ -307,6 +310,10 @@ def link(monkeypatch, tmp_path):
     link.close()
 
 
+@pytest.mark.fault(
+    "The cloud's SuperLink forgets the run: it was killed, or the cloud was paused for too long",
+    "another run is begun there, and the same rounds go on",
+)
 @pytest.mark.parametrize(
     "error", [status_error(401), status_error(404), httpx.ConnectError("refused"), OSError("reset")]
 )

@@ -186,6 +186,9 @@ def test_the_commands_say_what_to_do_on_which_machine(
     assert capsys.readouterr().out == "10.0.0.2: delete edge-es1/nodes/c2.pub\n"
 
 
+@pytest.mark.fault(
+    "A client's key is revoked while its server runs", "the client is refused within seconds"
+)
 @pytest.mark.processes
 def test_a_server_that_runs_takes_it_in_within_seconds(tmp_path: Path) -> None:
     from stagewise.deploy.processes import LocalSite

@@ -80,6 +80,9 @@ def start(tmp_path: Path) -> Start:
 
 
 class TestWaiting:
+    @pytest.mark.fault(
+        "At the start links answer in different polls", "answers add up, and the run begins"
+    )
     def test_it_begins_once_every_link_has_answered_in_whatever_poll(
         self, cloud: Path, start: Start
     ) -> None:
@@ -90,6 +93,10 @@ class TestWaiting:
             assert isinstance(transport, FakeTransport)
         assert FakeLink.closed == 1
 
+    @pytest.mark.fault(
+        "At the start some never answer",
+        "the run begins without them after a while, and says without whom",
+    )
     def test_it_begins_without_some_after_a_while_and_says_whom(
         self, cloud: Path, start: Start, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -101,6 +108,7 @@ class TestWaiting:
         assert said[1].startswith("3 of 4 links have answered after 5 s; missing: c1 at es1")
         assert said[-1] == "going on without c1 at es1"
 
+    @pytest.mark.fault("`deploy status` during the start", "says who is missing")
     def test_what_is_going_on_can_be_read_meanwhile(
         self, cloud: Path, start: Start, tmp_path: Path
     ) -> None:

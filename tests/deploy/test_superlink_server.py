@@ -1,6 +1,6 @@
 """The register of a server's nodes: keys that change while it runs, and who signed a request."""
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,10 @@ import pytest
 
 pytest.importorskip("flwr", reason="the deploy extra is not installed")
 
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from flwr.common.constant import TIMESTAMP_HEADER
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
@@ -16,9 +20,9 @@ from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 
 from stagewise.deploy.certificates import KeyPair, make_node_key
-from stagewise.deploy.door import Refused
 from stagewise.deploy.flower_api import superlink_server
 from stagewise.deploy.flower_api.superlink_server import NodeRegister
+from stagewise.deploy.request_filter import Refused
 from stagewise.errors import StagewiseError
 
 
@@ -120,6 +124,17 @@ class TestWhoSigned:
     def test_a_node_that_signs_now(self, place: Place) -> None:
         member, _ = place.register.signed_by(place.headers(place.old, 0.0))
         assert member.name == "c1"
+
+    def test_another_signature_of_the_same_request_is_the_same_request(self, place: Place) -> None:
+        """(r, s) and (r, -s) are both valid: whoever sees one can make the other."""
+        headers = place.headers(place.old, 0.0)
+        r, s = decode_dss_signature(b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER]))
+        order = load_ssh_public_key(place.old.public.read_bytes()).curve.group_order
+        other = b64encode(encode_dss_signature(r, order - s)).decode()
+        again = {**headers, FLEET_HTTP_SIGNATURE_HEADER: other}
+        first, second = (place.register.signed_by(h) for h in (headers, again))
+        assert first == second
+        assert place.register.signed_by(place.headers(place.old, 0.0)) != first
 
     @pytest.mark.parametrize("age_s", [-1000.0, 0.0, 1000.0])
     def test_who_has_not_the_key_is_not_named(self, place: Place, age_s: float) -> None:

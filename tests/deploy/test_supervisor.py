@@ -72,6 +72,7 @@ def alive(pid: int) -> bool:
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.fault("A process of a site is killed (-9)", "it is started again, and it is said")
 def test_who_is_killed_is_started_again_and_it_is_said(machine):
     machine.start(program("a", STAYS), program("b", STAYS))
     first = machine.wait_for("a", "b")
@@ -85,6 +86,7 @@ def test_who_is_killed_is_started_again_and_it_is_said(machine):
     assert load_processes(machine.folder)["a"].starts == 2
 
 
+@pytest.mark.fault("A process ends again and again", "it is started at longer and longer intervals")
 def test_who_ends_again_and_again_is_started_at_longer_and_longer_intervals(machine):
     machine.start(program("a", ["bash", "-c", "echo started; exit 3"]))
     wait_until(lambda: machine.said.read_text().count("\n") == 4)
@@ -138,6 +140,7 @@ def test_a_signal_ends_all_also_those_who_do_not_want_to(machine, number):
     assert not any(alive(pid) for pid in pids.values())
 
 
+@pytest.mark.fault("The supervisor is killed (-9)", "all it started ends with it")
 def test_nobody_survives_a_supervisor_that_is_killed(machine):
     if sys.platform != "linux":
         pytest.skip("only Linux tells processes of their parent's death")
@@ -151,6 +154,7 @@ def test_nobody_survives_a_supervisor_that_is_killed(machine):
     wait_until(lambda: machine.pids().get("a", pids["a"]) != pids["a"])
 
 
+@pytest.mark.fault("A site is started twice", "the second start is refused")
 def test_a_second_one_in_the_same_folder_is_refused(machine):
     machine.start(program("a", STAYS))
     machine.wait_for("a")

@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from stagewise.deploy.supervisor import load_processes
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("processes")]
 
 CLOUD, EDGE, CLIENTS = "10.77.0.1", "10.77.0.2", "10.77.0.3"
+RecordProperty = Callable[[str, object], None]
 PATIENCE_S = 400.0  # for a busy machine; it takes a tenth of it on an idle one
 ROUNDS = 1
 
@@ -209,6 +210,11 @@ def test_the_decisions_pass_the_checker(seen: ThreeHosts) -> None:
     assert main(["check", *map(str, words)]) == 0
 
 
+@pytest.mark.fault(
+    "From another machine: an unknown key, another authority, requests to list nodes and stop runs, "
+    "answers and orders in another's name, a replay",
+    "each is refused, and the run goes on",
+)
 @pytest.mark.parametrize(
     ("attack", "answer"),
     [
@@ -222,15 +228,25 @@ def test_the_decisions_pass_the_checker(seen: ThreeHosts) -> None:
         ("replays", "401: a request that was sent before"),
     ],
 )
-def test_an_attack_from_another_machine(seen: ThreeHosts, attack: str, answer: str) -> None:
+def test_an_attack_from_another_machine(
+    seen: ThreeHosts, attack: str, answer: str, record_property: RecordProperty
+) -> None:
+    record_property("seen", f"{attack}: {seen.attacks[attack]}")
     assert seen.attacks[attack] == answer
 
 
-def test_two_gigabytes_without_a_key_are_not_taken(seen: ThreeHosts) -> None:
+@pytest.mark.fault(
+    "2 GB of bodies without a key, from another machine", "no process grows by 100 MB"
+)
+def test_two_gigabytes_without_a_key_are_not_taken(
+    seen: ThreeHosts, record_property: RecordProperty
+) -> None:
     """They may be read, and are thrown away: no program grows by them."""
+    record_property("seen", f"the largest growth: {max(seen.grown_mb.values()):.1f} MB")
     assert max(seen.grown_mb.values()) < 100
 
 
+@pytest.mark.fault("What a server refuses", "is named in its log and counted")
 def test_what_is_refused_is_said(seen: ThreeHosts) -> None:
     log = (seen.logs / EDGE / "logs" / "edge-es0.log").read_text()
     assert f"refused: c2 at {CLIENTS}: sends in the name of another" in log
@@ -240,5 +256,8 @@ def test_what_is_refused_is_said(seen: ThreeHosts) -> None:
     assert counted["c2: sends an order, as only the server may"] == 1
 
 
+@pytest.mark.fault(
+    "`run.sh` of an edge's machine is killed (-9)", "nothing it started is left running"
+)
 def test_the_scripts_leave_no_process_behind(seen: ThreeHosts) -> None:
     assert seen.left_behind == []

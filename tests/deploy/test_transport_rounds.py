@@ -205,6 +205,9 @@ def test_an_edge_that_says_nonsense_reaches_nobody(trainer, note):
     assert set(presence.edges_of.values()) == {(EDGES[1],)}
 
 
+@pytest.mark.fault(
+    "A client is too slow", "its update is late; the round ends at its deadline without it"
+)
 def test_a_silent_client_is_late_and_the_others_count(nodes, trainer):
     for channel in nodes.channels:
         channel.silent.add(CLIENTS[3])
@@ -241,6 +244,7 @@ def test_a_client_that_was_late_may_count_again(trainer):
     assert fates(trained)[CLIENTS[1], 1] == "counted"
 
 
+@pytest.mark.fault("A network delivers an update twice", "it counts once")
 def test_an_answer_that_comes_twice_counts_once(nodes, trainer):
     for channel in nodes.channels:
         channel.twice.update(CLIENTS)
@@ -406,6 +410,10 @@ FAULTS = {
 }
 
 
+@pytest.mark.fault(
+    "A client sends NaN, infinity, a wrong name, shape or type",
+    "it is rejected by name and reason; the model is that of the others",
+)
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_is_no_update_is_rejected_and_named(nodes, trainer, name):
     change, reason = FAULTS[name]
@@ -455,6 +463,9 @@ def test_where_nothing_counts_the_model_stays(nodes, trainer):
     assert largest_difference(nobody.weights, trainer.initial_weights()) == 0
 
 
+@pytest.mark.fault(
+    "An edge fails in a round", "its clients' updates are lost; the other edges' models count"
+)
 @pytest.mark.parametrize(("how", "fate"), [("silent", "late"), ("gone", "lost")])
 def test_an_edge_that_fails_takes_its_updates_with_it(trainer, how, fate):
     nodes = Nodes("H", trainer.task)
@@ -525,6 +536,10 @@ def attack_of(nodes, client, attack):
         channel.apps[client] = app
 
 
+@pytest.mark.fault(
+    "One client sends a finite update that is far too large",
+    "it is rejected with its norm and the limit; the model is that of the others",
+)
 @pytest.mark.parametrize("aggregator", AGGREGATORS)
 def test_wrong_updates_are_refused_as_in_the_simulator(nodes, trainer, aggregator):
     """In round 0, with nothing learned, and later by what was learned from it."""
@@ -561,6 +576,10 @@ def scaled_much(update, random):
     return 1e6 * update
 
 
+@pytest.mark.fault(
+    "An edge sends a model that is far too large",
+    "the cloud rejects it with its norm and the limit",
+)
 def test_an_edge_with_a_wrong_model_is_refused_by_the_cloud(nodes, trainer):
     """Alone at its edge, a client can only be compared with other edges."""
     attack_of(nodes, CLIENTS[0], scaled_much)

@@ -78,6 +78,10 @@ def test_a_release_is_compared_with_what_is_known_now(monkeypatch):
     assert [row[4] for row in by_release[1:]] == ["2.0000 (5/5)", "2.5000 (4/5)"]
 
 
+def test_a_card_without_releases_says_so():
+    assert markdown([]) == "Nothing has been measured yet."
+
+
 def release(commit: str) -> Release:
     return Release(
         "1.0", commit, {"a": "2026-01-01T09:00", "b": "2026-01-01T10:00"}[commit[0]], "pool"

@@ -24,7 +24,7 @@ from stagewise.pool.generation import (
     generate_clusters,
     new_cluster_workspace,
 )
-from stagewise.pool.library import even_prices
+from stagewise.pool.library import unlearned_prices
 from stagewise.search.random_bits import bits_from
 from stagewise.world.generate import numeric
 from stagewise.world.rounds import Round
@@ -146,7 +146,7 @@ def test_clusters_around_the_pinned():
     limits = Limits(kld_max=0.01, data_min=100)
     scenario = plain_scenario(counts, [[0, 1], [0, 1], [0], [1]], limits=limits)
     everybody = Round(scenario, np.ones(4, dtype=np.bool_))
-    prices = even_prices(scenario)
+    prices = unlearned_prices(scenario)
 
     def found(*pinned: int, capacity: tuple[int, int] = (9, 9)) -> list[set[int]]:
         edges = replace(scenario.edges, capacity=np.array(capacity))
@@ -178,7 +178,7 @@ def test_a_realistic_edge_gets_as_many_as_wanted():
     limits, counts = scenario.limits, scenario.clients.label_counts
     work = new_cluster_workspace(case.instance, 300)
     for edge in range(3):
-        columns = cheap_clusters(case.instance, edge, even_prices(scenario), work)
+        columns = cheap_clusters(case.instance, edge, unlearned_prices(scenario), work)
         clusters = member_sets(columns)
         assert len(set(clusters)) == len(clusters) == 300
         for members in clusters:
@@ -193,7 +193,7 @@ def test_a_realistic_edge_gets_as_many_as_wanted():
 
 def test_a_client_out_of_reach_in_price_is_in_no_cluster_of_the_cheapest():
     case, scenario = everybody_at_large(2)
-    prices = even_prices(scenario)
+    prices = unlearned_prices(scenario)
     work = new_cluster_workspace(case.instance, 100)
     wanted = set().union(*member_sets(cheap_clusters(case.instance, 0, prices, work)))
     dear = sorted(wanted)[: len(wanted) // 4]
@@ -212,6 +212,6 @@ def test_an_edge_without_links_or_room_has_no_clusters():
         empty = case_of(round_)
         work = new_cluster_workspace(empty.instance, 4)
         for edge in range(EDGES):
-            prices = even_prices(empty.scenario)
+            prices = unlearned_prices(empty.scenario)
             assert len(cheap_clusters(empty.instance, edge, prices, work)) == 0
             assert cheapest_cluster(empty.instance, edge, prices, work) is None

@@ -12,7 +12,7 @@ from stagewise.exact.columns import Columns, select
 from stagewise.exact.solver import solve_exactly
 from stagewise.pool import pick
 from stagewise.pool.learning import build_library
-from stagewise.pool.library import Library, even_prices
+from stagewise.pool.library import Library, unlearned_prices
 from stagewise.pool.pick import (
     costs_are_far,
     online_columns,
@@ -225,7 +225,7 @@ def served(scenario: Scenario, edge_of: list[int], pinned: list[int] | None = No
     round_ = Round(scenario, np.ones(len(scenario.clients), dtype=np.bool_))
     case = case_of(round_, None if pinned is None else np.array(pinned))
     assignment = np.array(edge_of)
-    serve_unserved(case.instance, assignment, [1], even_prices(scenario).delay)
+    serve_unserved(case.instance, assignment, [1], unlearned_prices(scenario).delay)
     return assignment.tolist()
 
 
@@ -262,7 +262,7 @@ def test_what_is_served_in_the_end_is_served_by_clusters():
         case = small_case(seed, pinned=bool(seed % 2))
         assignment = case.pinned.copy()
         unserved = list(range(EDGES))
-        serve_unserved(case.instance, assignment, unserved, even_prices(case.scenario).delay)
+        serve_unserved(case.instance, assignment, unserved, unlearned_prices(case.scenario).delay)
         must = case.pinned >= 0
         assert (assignment[must] == case.pinned[must]).all()
         assert not assignment[~case.round_.online & (assignment >= 0)].size

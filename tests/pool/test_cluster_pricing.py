@@ -11,8 +11,8 @@ from references import plain_scenario
 from stagewise.compiled import NONE
 from stagewise.exact.columns import Columns, select
 from stagewise.exact.prices import Prices
-from stagewise.pool.library import even_prices
-from stagewise.pool.pick import Priced, price
+from stagewise.pool.library import unlearned_prices
+from stagewise.pool.pick import PricedColumns, price
 from stagewise.pool.pricing import Choices, improve_choice
 from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance
@@ -54,7 +54,7 @@ def some_columns(seed: int) -> Columns:
     )
 
 
-def priced_by(seed: int, columns: Columns, steps: int, limit: float = np.inf) -> Priced:
+def priced_by(seed: int, columns: Columns, steps: int, limit: float = np.inf) -> PricedColumns:
     return price(instance_of(seed), columns, some_prices(seed), steps, limit)
 
 
@@ -131,7 +131,7 @@ def test_more_steps_lift_the_bound():
         first, last = (priced_by(seed, columns, steps).base for steps in (1, 60))
         assert last >= first - 1e-9
         if np.isfinite(best):
-            instance, prices = instance_of(seed), even_prices(scenario_of(seed))
+            instance, prices = instance_of(seed), unlearned_prices(scenario_of(seed))
             left.append(1 - price(instance, columns, prices, 60, np.inf).base / best)
     assert np.median(left) < 0.15
 

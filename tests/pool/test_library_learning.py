@@ -16,7 +16,7 @@ from stagewise.policies.plan_policy import PlanPolicy
 from stagewise.policies.replanned import Replanned, Triggers
 from stagewise.pool import library as library_module
 from stagewise.pool.learning import build_library, learned_prices, sampled_rounds
-from stagewise.pool.library import Library, even_prices, generate_library
+from stagewise.pool.library import Library, generate_library, unlearned_prices
 from stagewise.world.generate import numeric
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
@@ -82,7 +82,7 @@ def test_prices_stay_where_no_round_can_be_served():
 
 def test_a_client_that_all_edges_want_gets_a_price():
     scenario = small_system()
-    draft = generate_library(scenario, even_prices(scenario), 1_000)
+    draft = generate_library(scenario, unlearned_prices(scenario), 1_000)
     prices = learned_prices(draft, sampled_rounds(scenario, 0, 4))
     wanted = np.zeros(90)
     for edge in range(4):
@@ -137,7 +137,7 @@ def test_where_the_library_is_made_changes_nothing(in_several_parts):
 def test_parts_of_any_size_price_alike(monkeypatch):
     """An edge's clusters are those it has as a part of the whole, in the whole's own numbers."""
     scenario = numeric(clients=90, edges=4, seed=7)
-    prices = even_prices(scenario)
+    prices = unlearned_prices(scenario)
     chance = scenario.clients.online_probability
     best = {}
     for size in (1, 2, 4):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from stagewise.robust.norms import Limits, judge_norms, learned_limits, peer_limits
+from stagewise.robust.norms import NormLimits, judge_norms, learned_limits, peer_limits
 from stagewise.robust.rules import AGGREGATORS, combine, multi_krum
 
 NUMBERS = st.floats(-1e3, 1e3, width=32)
@@ -88,7 +88,7 @@ def test_before_anything_is_known_updates_are_compared_with_each_other():
 
 
 def test_one_large_update_is_chance_and_two_are_not():
-    limits, repeating = Limits(reject=50.0, repeat=6.0), set()
+    limits, repeating = NormLimits(reject=50.0, repeat=6.0), set()
     assert judge_norms({"a": 7.0, "b": 1.0}, limits, repeating) == {}
     assert repeating == {"a"}
     refused = judge_norms({"a": 7.0, "b": 7.0}, limits, repeating)

@@ -57,6 +57,9 @@ def test_the_last_three_checkpoints_are_kept(whole, tmp_path):
         small_run(keep_checkpoints=0)
 
 
+@pytest.mark.fault(
+    "One bit of a run's checkpoint is flipped", "it is refused by name, and the one before is used"
+)
 @pytest.mark.parametrize("place", [-5, 9, 60])
 def test_a_flipped_bit_is_refused_by_name_and_the_one_before_is_used(whole, run, capsys, place):
     """In a weight, and in the header."""
@@ -83,6 +86,9 @@ def test_several_damaged_ones_are_all_refused(whole, run, capsys):
     assert contents(run) == before
 
 
+@pytest.mark.fault(
+    "A line of a run's records is changed", "`check-run` names the file and the round"
+)
 def test_check_run_verifies_every_line(whole, run, capsys):
     assert main(["check-run", str(run)]) == 0
     for name in ("rounds.jsonl", "decisions.jsonl"):
@@ -161,6 +167,7 @@ def spoil_in(round_index, monkeypatch):
     monkeypatch.setattr(carrier.SimulatedTraining, "_train", train)
 
 
+@pytest.mark.fault("Accuracy collapses", "the run goes on from the last good model")
 @pytest.mark.parametrize("evaluate_every", [1, 2])
 def test_after_a_collapse_the_last_good_model_is_used_again(tmp_path, monkeypatch, evaluate_every):
     options = {"rounds": 16, "policy": "fedcs", "replanning": Replanning()}
@@ -190,13 +197,13 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(run, monk
     newest = run / CHECKPOINT
     later, earlier = newest.read_bytes(), (run / "checkpoints" / KEPT[1]).read_bytes()
     newest.write_bytes(earlier)
-    true = checkpoint_files.load_links
+    true = checkpoint_files.load_chain
 
     def meanwhile(folder):
         newest.write_bytes(later)
         return true(folder)
 
-    monkeypatch.setattr(checkpoint_files, "load_links", meanwhile)
+    monkeypatch.setattr(checkpoint_files, "load_chain", meanwhile)
     assert CheckpointFiles(run).fault(newest) == ""
 
 
@@ -214,6 +221,14 @@ def test_an_unfinished_event_does_not_spoil_a_rollback(run):
     RunDirectory(run).roll_back(6)
     [event] = RunDirectory(run).events()
     assert (event.kind, event.to) == ("rolled-back", 6)
+
+
+def test_a_blank_line_in_the_chain_does_not_spoil_a_rollback(run):
+    chain = run / "chain.jsonl"
+    chain.write_bytes(chain.read_bytes().replace(b"\n", b"\n\n", 2))
+    assert RunDirectory(run).faults() == []
+    RunDirectory(run).roll_back(6)
+    assert RunDirectory(run).faults() == []
 
 
 def test_the_model_to_return_to_outlives_a_rollback(tmp_path):

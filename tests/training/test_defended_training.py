@@ -11,7 +11,7 @@ from training_cases import groups_of, largest_difference, noisy_network, small_t
 
 from attacks import ATTACKS, AttackedTrainer, attacking, enormous, scaled
 from small_runs import contents, small_run, stopped_after
-from stagewise.robust.norms import Limits, Safeguards
+from stagewise.robust.norms import NormLimits, Safeguards
 from stagewise.robust.rules import AGGREGATORS
 from stagewise.runs.config import Replanning
 from stagewise.runs.run import load_run
@@ -20,7 +20,7 @@ from stagewise.training import Trainer
 from stagewise.training.participants import Participants
 from stagewise.training.trainer import single_thread
 from stagewise.world.generate import Task, numeric
-from stagewise.world.scenario import Limits as EdgeLimits
+from stagewise.world.scenario import Limits
 
 GROUPS = groups_of([0, 1, 2], [3, 4, 6])
 EVEN = numeric(
@@ -28,7 +28,7 @@ EVEN = numeric(
     2,
     0,
     task=Task("digits", 10, (10, 10), (50, 80), sample_bits=512, model_bits=77_120),
-    limits=EdgeLimits(kld_max=5.0, data_min=1),
+    limits=Limits(kld_max=5.0, data_min=1),
 )
 
 
@@ -70,7 +70,7 @@ def test_without_an_offender_every_bit_is_as_it_was(model):
             assert figures.account.counted.all() and not figures.account.reasons
 
 
-@pytest.mark.parametrize("limits", [None, Limits(reject=50.0, repeat=6.0)])
+@pytest.mark.parametrize("limits", [None, NormLimits(reject=50.0, repeat=6.0)])
 @pytest.mark.parametrize("aggregator", ["mean", "trimmed-mean"])
 @pytest.mark.parametrize("model", ["mlp", noisy_network])
 def test_a_refused_client_is_as_one_that_did_not_train(model, aggregator, limits):
@@ -87,7 +87,7 @@ def test_a_refused_client_is_as_one_that_did_not_train(model, aggregator, limits
 
 
 def test_an_edge_with_nobody_left_keeps_its_model_and_is_not_counted():
-    task, guard = small_task(), Safeguards(updates=Limits(reject=50.0, repeat=6.0))
+    task, guard = small_task(), Safeguards(updates=NormLimits(reject=50.0, repeat=6.0))
     with AttackedTrainer(task, 1, enormous, [3, 4, 6]) as attacked, Trainer(task) as honest:
         weights = honest.initial_weights()
         found, figures = attacked.train_round(weights, GROUPS, 0, safeguards=guard)

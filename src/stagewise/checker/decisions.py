@@ -9,6 +9,7 @@ from stagewise.checker.equations import (
     LIMIT_TOLERANCE,
     Figures,
     divergence,
+    edges_gone,
     figures,
     who_serves,
 )
@@ -96,7 +97,7 @@ def _broken(
     round_: "Round", true: Figures, klds: list[float | None]
 ) -> dict[int, dict[str, Broken]]:
     limits, capacity = round_.scenario.limits, round_.scenario.edges.capacity.tolist()
-    gone, broken = _gone(round_), {}
+    gone, broken = edges_gone(round_), {}
     for number, (edge, known) in enumerate(zip(true.edges, klds, strict=True)):
         if number in gone and not edge.members:  # it is not part of the round
             continue
@@ -108,15 +109,6 @@ def _broken(
             ("kld", kld > limits.kld_max + LIMIT_TOLERANCE, kld, limits.kld_max),  # (9a)
         )
     return broken
-
-
-def _gone(round_: "Round") -> set[int]:
-    """The edges all of whose links are down."""
-    if round_.up is None:
-        return set()
-    edges = round_.scenario.links.edge.tolist()
-    up = {edge for edge, there in zip(edges, round_.up.tolist(), strict=True) if there}
-    return set(edges) - up
 
 
 def _check_bound(claims: Claims, bound: float, objective: float, feasible: bool) -> None:

@@ -155,6 +155,18 @@ def _modelled(
     return steps * step_s + send_s, steps * step_j + power * send_s
 
 
+def edges_gone(round_: "Round") -> set[int]:
+    """The edges all of whose links are down: they are not part of the round.
+
+    One that never has a link is part of it, and fails.
+    """
+    if round_.up is None:
+        return set()
+    edges = round_.scenario.links.edge.tolist()
+    up = {edge for edge, there in zip(edges, round_.up.tolist(), strict=True) if there}
+    return set(edges) - up
+
+
 def divergence(label_sums: Sequence[int], target: Sequence[float]) -> float | None:
     """KLD(P || Q) in nats (Eqs. 7, 8); None without data."""
     total = sum(label_sums)

@@ -158,17 +158,19 @@ def check(
     ] = None,
 ) -> None:
     """Recompute every figure and constraint of a decisions file; exit 1 if anything is not true."""
-    from stagewise.bounds import load_bound_records
     from stagewise.decisions import load_decision_records
 
     world = stagewise.load_scenario(scenario)
     records = load_decision_records(decisions)
     rounds = stagewise.load_rounds(online, world)
-    proven = [] if bounds is None else load_bound_records(bounds)
-    lines = stagewise.check(world, records, rounds)
-    lines += stagewise.check_bounds(world, proven, rounds, records)
-    what = f"{len(records)} decisions"
-    _verdict(lines, what if bounds is None else f"{what} and {len(proven)} bounds")
+    lines, what = stagewise.check(world, records, rounds), f"{len(records)} decisions"
+    if bounds is not None:
+        from stagewise.bounds import load_bound_records
+
+        proven = load_bound_records(bounds)
+        lines += stagewise.check_bounds(world, proven, rounds, records)
+        what += f" and {len(proven)} bounds"
+    _verdict(lines, what)
 
 
 def check_plan(scenario: ScenarioFile, plan: PlanFile, risk: Risk = "exact") -> None:

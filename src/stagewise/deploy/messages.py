@@ -17,7 +17,7 @@ from safetensors.numpy import load, save
 
 from stagewise.deploy.exchange import ClientReport, Count, Seconds
 from stagewise.errors import StagewiseError, one_line
-from stagewise.robust.norms import Limits
+from stagewise.robust.norms import NormLimits
 from stagewise.robust.rules import Aggregator
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class EdgeOrder(_Body, frozen=True):
     deadline_s: Seconds
     """From the moment the edge has it."""
     aggregator: Aggregator = "mean"
-    limits: Limits | None = None
+    limits: NormLimits | None = None
     """How large the updates of its clients may be; None: as those beside them."""
     repeating: tuple[str, ...] = ()
     """Clients whose last update was beyond the lower limit."""

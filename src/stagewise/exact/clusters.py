@@ -131,20 +131,15 @@ def edge_candidates(
 
 def _cuts_of(cuts: Cuts, clients: IntArray, edge: int) -> dict[str, npt.NDArray[Any]]:
     """The cuts that clusters of `clients` at one edge, an item itself, may have to pay."""
-    counted = np.isin(cuts.items, np.append(clients, edge)).sum(axis=1)
-    kept = np.flatnonzero((counted >= 2) & (cuts.price > 0))
-    items = cuts.items[kept]
-    order = np.argsort(clients, kind="stable")
-    place = np.searchsorted(clients[order], items)
-    place = order[np.minimum(place, len(order) - 1)] if len(order) else np.zeros_like(items)
-    row, column = np.nonzero(clients[place] == items) if len(order) else np.nonzero(items < 0)
-    place = place[row, column]
-    by_place = np.argsort(place, kind="stable")
+    at_edge = (cuts.items == edge).sum(axis=1)
+    member = (cuts.items[:, :, None] == clients).any(axis=1)  # shape (cuts, clients)
+    kept = (member.sum(axis=1) + at_edge >= 2) & (cuts.price > 0)
+    place, cut = np.nonzero(member[kept].T)
     return {
-        "cut_start": np.searchsorted(place[by_place], np.arange(len(clients) + 1)),
-        "cut": row[by_place],
+        "cut_start": np.searchsorted(place, np.arange(len(clients) + 1)),
+        "cut": cut,
         "cut_price": cuts.price[kept],
-        "cut_base": (items == edge).sum(axis=1),
+        "cut_base": at_edge[kept],
     }
 
 

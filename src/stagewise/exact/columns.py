@@ -164,14 +164,14 @@ def shared_clients(edge: IntArray, client: npt.NDArray[np.integer[Any]], edges: 
 
 def distinct(columns: Columns) -> Columns:
     """Each cluster once."""
-    return select(columns, _distinct_rows(columns)[1])
+    return select(columns, _distinct_rows(columns)[0])
 
 
-def _distinct_rows(columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
-    """What `np.unique` says of the clusters."""
+def _distinct_rows(columns: Columns) -> tuple[IntArray, IntArray]:
+    """The first row of every cluster, and which of these each row repeats."""
     rows = np.column_stack([columns.edge, np.sort(columns.members, axis=1)])
-    unique, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return unique, first, where.ravel()
+    _, first, where = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, where.ravel()
 
 
 def join(parts: list[Columns]) -> Columns:
@@ -189,7 +189,7 @@ def join(parts: list[Columns]) -> Columns:
 def with_columns(columns: Columns, others: Columns) -> tuple[Columns, IntArray]:
     """Each cluster of both once, and the rows that those of `others` have."""
     together = join([others, columns])
-    _, first, where = _distinct_rows(together)
+    first, where = _distinct_rows(together)
     return select(together, first), where[: len(others)]
 
 

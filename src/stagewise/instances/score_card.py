@@ -117,6 +117,8 @@ def with_scores(
 
 def markdown(releases: list[Release]) -> str:
     """Two tables: every release by class of instances, newest first, and the newest by instance."""
+    if not releases:
+        return "Nothing has been measured yet."
     newest = releases[-1]
     loads = [found.load for found in newest.measured.values()]
     sizes = list(dict.fromkeys(one.size for one in load_instances().values()))

@@ -12,9 +12,9 @@ import numpy as np
 from stagewise.exact.columns import Columns, join, select
 from stagewise.exact.generation import generate
 from stagewise.exact.prices import Prices
-from stagewise.exact.pricing import Priced, Scope, Search, cheapest_known, price_edges
+from stagewise.exact.pricing import Priced, Scope, Search, cheapest_known, even_prices, price_edges
 from stagewise.exact.search_threads import SearchThreads
-from stagewise.pool.library import Library, even_prices
+from stagewise.pool.library import Library
 from stagewise.pool.pick import (
     costs_are_far,
     in_order,
@@ -46,7 +46,7 @@ def bound_round(
     columns, _counts = online_columns(library, round_)
     prices = library.prices
     if costs_are_far(round_, library.costs):
-        columns, prices = with_round_clusters(instance, columns, even_prices(round_.scenario))
+        columns, prices = with_round_clusters(instance, columns, even_prices(instance))
         columns = in_order(columns)
     with SearchThreads(seconds, threads) as search_threads:
         priced = price(instance, columns, prices, _FIRST_STEPS, np.inf, everyone=False)

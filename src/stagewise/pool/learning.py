@@ -6,7 +6,7 @@ import numpy as np
 
 from stagewise.compiled import NONE
 from stagewise.exact.prices import Prices
-from stagewise.pool.library import Library, even_prices, generate_library
+from stagewise.pool.library import Library, generate_library, unlearned_prices
 from stagewise.pool.pick import LARGEST_SEARCHED, online_columns, price
 from stagewise.problem.statement import p0
 from stagewise.randomness import generator
@@ -36,7 +36,7 @@ def build_library(
     """
     edges = len(scenario.edges)
     clusters = clusters_per_edge or clusters_of_an_edge(edges)
-    prices = even_prices(scenario)
+    prices = unlearned_prices(scenario)
     if edges <= _LARGEST_LEARNED:
         rounds = sampled_rounds(scenario, seed, _ROUNDS)
         for _ in range(_DRAFTS):

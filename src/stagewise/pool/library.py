@@ -55,7 +55,7 @@ class Library:
         return neighbours(edges, np.repeat(np.arange(edges), np.diff(self.start)), self.clients)
 
 
-def even_prices(scenario: Scenario) -> Prices:
+def unlearned_prices(scenario: Scenario) -> Prices:
     """Clients for nothing, the weight of delay spread evenly over the edges."""
     edges = len(scenario.edges)
     return Prices(np.zeros(len(scenario.clients)), np.full(edges, scenario.weights.delay / edges))

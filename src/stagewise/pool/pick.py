@@ -17,9 +17,10 @@ from stagewise.compiled import NONE, compiled, writable
 from stagewise.exact.columns import Columns, columns_of, edge_of, join, select
 from stagewise.exact.packing import Budget, pack
 from stagewise.exact.prices import Prices
+from stagewise.exact.pricing import even_prices
 from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
-from stagewise.pool.library import Library, even_prices
+from stagewise.pool.library import Library
 from stagewise.pool.pricing import (
     Choices,
     improve_choice,
@@ -73,7 +74,7 @@ def pick_from_library(
     """
     columns, counts = online_columns(library, round_, surcharge)
     if costs_are_far(round_, library.costs):
-        own = with_round_clusters(instance, columns, even_prices(round_.scenario))
+        own = with_round_clusters(instance, columns, even_prices(instance))
         return _pick(instance, *own, library)
     lacking = np.flatnonzero(counts < _FEW).tolist()
     if lacking:
@@ -86,7 +87,7 @@ def pick_on_the_spot(
 ) -> Found:
     """The same with clusters generated for this round alone, around the clients in `pinned`."""
     if costs_are_far(round_, library.costs):
-        own = with_round_clusters(instance, None, even_prices(round_.scenario))
+        own = with_round_clusters(instance, None, even_prices(instance))
         return _pick(instance, *own, library, pinned)
     edges = list(range(len(instance.capacity)))
     columns = _generate(instance, edges, library.prices)
@@ -213,7 +214,7 @@ def choose(instance: Instance, columns: Columns, prices: Prices) -> Columns:
     return _choose_in_turn(instance, columns, prices)
 
 
-def _finish(instance: Instance, columns: Columns, priced: "Priced") -> Columns:
+def _finish(instance: Instance, columns: Columns, priced: "PricedColumns") -> Columns:
     """Drop what the bound excludes, price the rest more closely, and search what is then left."""
     edges = len(instance.capacity)
     assert priced.choice is not None
@@ -274,7 +275,7 @@ def _with_clusters_of(
     return select(together, order), choice
 
 
-def likely(columns: Columns, priced: "Priced") -> IntArray:
+def likely(columns: Columns, priced: "PricedColumns") -> IntArray:
     """The rows of the clusters of each edge that are the cheapest at the round's prices, in order."""
     by_cost = np.argsort(priced.reduced, kind="stable")
     by_edge = by_cost[np.argsort(columns.edge[by_cost], kind="stable")]
@@ -292,7 +293,7 @@ def _choose_in_turn(instance: Instance, columns: Columns, prices: Prices) -> Col
 
 
 @dataclass(frozen=True, eq=False)
-class Priced:
+class PricedColumns:
     """Clusters after some pricing steps: `base` plus the reduced costs of a choice is a bound."""
 
     prices: Prices
@@ -311,7 +312,7 @@ def price(
     limit: float,
     *,
     everyone: bool = True,
-) -> Priced:
+) -> PricedColumns:
     """Price the clients by subgradient steps over `columns`, which stand in order of edges.
 
     `everyone` says that a choice must serve every edge; otherwise an edge may go without, row -1.
@@ -323,7 +324,7 @@ def price(
     padded = np.append(work.reduced, choices.unserved_cost)
     least = np.minimum.reduceat(padded, choices.start[:-1])
     least[np.diff(choices.start) == 0] = choices.unserved_cost
-    return Priced(
+    return PricedColumns(
         prices=Prices(work.client_price, work.delay_price),
         reduced=work.reduced - least[columns.edge],
         base=float(least.sum() - work.client_price.sum()),

@@ -26,7 +26,7 @@ REPEAT_SPREADS, REPEAT_FACTOR = 3.0, 6.0
 _AS_DEVIATION = 1.4826
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NormLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The largest norms that updates may have."""
 
     reject: float
@@ -39,15 +39,15 @@ class Safeguards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a round's models are combined, at edges and at the cloud, and what is left out."""
 
     aggregator: Aggregator = "mean"
-    updates: Limits | None = None
+    updates: NormLimits | None = None
     """Of clients' updates; None as long as too little is known: then by the updates beside them."""
-    edges: Limits | None = None
+    edges: NormLimits | None = None
     """The same of edges."""
     repeating: tuple[int, ...] = ()
-    """Clients, by number, whose last update was beyond `Limits.repeat`."""
+    """Clients, by number, whose last update was beyond `NormLimits.repeat`."""
 
 
-def learned_limits(norms: FloatArray) -> Limits | None:
+def learned_limits(norms: FloatArray) -> NormLimits | None:
     """The limits that follow from the norms of earlier rounds; None from too few."""
     known = norms[np.isfinite(norms) & (norms > 0)]
     if len(known) < LEAST_NORMS:
@@ -59,10 +59,10 @@ def learned_limits(norms: FloatArray) -> Limits | None:
         max(REJECT_SPREADS * spread, np.log(REJECT_FACTOR)),
         max(REPEAT_SPREADS * spread, np.log(REPEAT_FACTOR)),
     )
-    return Limits(*(float(np.exp(middle + more)) for more in above))
+    return NormLimits(*(float(np.exp(middle + more)) for more in above))
 
 
-def peer_limits(norms: FloatArray) -> Limits:
+def peer_limits(norms: FloatArray) -> NormLimits:
     """Limits by the norms beside it, where nothing is known from before.
 
     The median of an even number is the lower of the two in the middle: of two updates the smaller is
@@ -70,13 +70,13 @@ def peer_limits(norms: FloatArray) -> Limits:
     """
     known = np.sort(norms[np.isfinite(norms) & (norms > 0)])
     if len(norms) < 2 or len(known) == 0:
-        return Limits(np.finfo(np.float64).max, np.finfo(np.float64).max)
+        return NormLimits(np.finfo(np.float64).max, np.finfo(np.float64).max)
     middle = float(known[(len(known) - 1) // 2])
-    return Limits(REJECT_FACTOR * middle, REPEAT_FACTOR * middle)
+    return NormLimits(REJECT_FACTOR * middle, REPEAT_FACTOR * middle)
 
 
 def judge_norms(
-    norms: Mapping[Name, float], learned: Limits | None, repeating: set[Name]
+    norms: Mapping[Name, float], learned: NormLimits | None, repeating: set[Name]
 ) -> dict[Name, str]:
     """Which of the updates of an edge round are rejected, and why.
 

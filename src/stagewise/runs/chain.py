@@ -11,7 +11,7 @@ from stagewise.files import decode_json_lines, read_bytes
 CHAIN = "chain.jsonl"
 
 
-class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ChainRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A line of `chain.jsonl`. Digests are SHA-256, in hexadecimal."""
 
     round: int
@@ -27,11 +27,11 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def next_link(
+def next_chain_line(
     before: bytes | None, round_index: int, checkpoint: bytes, lines: Mapping[str, bytes]
 ) -> bytes:
     """The line of a round; `before` is the one before it."""
-    link = Link(
+    link = ChainRecord(
         round=round_index,
         previous="" if before is None else digest(before),
         checkpoint=digest(checkpoint),
@@ -40,21 +40,22 @@ def next_link(
     return msgspec.json.encode(link)
 
 
-def load_links(folder: Path) -> list[Link]:
-    """The links of a run; none where an earlier version wrote it."""
-    return decode_json_lines(b"\n".join(link_lines(folder)), Link, str(folder / CHAIN))
+def load_chain(folder: Path) -> list[ChainRecord]:
+    """The records of a run's chain; none where an earlier version wrote it."""
+    return decode_json_lines(b"\n".join(chain_lines(folder)), ChainRecord, str(folder / CHAIN))
 
 
-def link_lines(folder: Path) -> list[bytes]:
+def chain_lines(folder: Path) -> list[bytes]:
     # What follows the last line break is a line that was never finished.
     path = folder / CHAIN
-    return read_bytes(path).split(b"\n")[:-1] if path.exists() else []
+    lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
+    return [line for line in lines if line.strip()]
 
 
 def chain_faults(folder: Path, complete: int) -> list[str]:
     """What in the records of the `complete` first rounds is not as it was written; a line each."""
-    raw = link_lines(folder)
-    links = [link for link in load_links(folder) if link.round < complete]
+    raw = chain_lines(folder)
+    links = [link for link in load_chain(folder) if link.round < complete]
     faults = []
     for place, link in enumerate(links):
         if place and link.previous != digest(raw[place - 1]):

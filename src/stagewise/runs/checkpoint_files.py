@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stagewise.errors import StagewiseError
 from stagewise.files import explained, read_bytes, write_bytes
-from stagewise.runs.chain import CHAIN, digest, load_links
+from stagewise.runs.chain import CHAIN, digest, load_chain
 from stagewise.runs.checkpoint import load_round
 from stagewise.runs.config import RunConfig
 
@@ -64,7 +64,7 @@ class CheckpointFiles:
         if not path.exists():
             return ""
         content = read_bytes(path)  # first: the line of its round is there before it is
-        digests = {link.checkpoint for link in load_links(self.folder)}
+        digests = {link.checkpoint for link in load_chain(self.folder)}
         if not digests or digest(content) in digests:
             return ""
         return f"{path}: damaged: its SHA-256 is not the one in {CHAIN}"

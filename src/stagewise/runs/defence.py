@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagewise.outcomes import RoundAccount, State
-from stagewise.robust.norms import Limits, Safeguards, judge_norms, learned_limits
+from stagewise.robust.norms import NormLimits, Safeguards, judge_norms, learned_limits
 from stagewise.robust.rules import Aggregator
 from stagewise.runs.events import Event
 from stagewise.world.rounds import Round
@@ -128,5 +128,5 @@ class Defence:
         return Event(round=index, kind=kind, client=name, reason=reason, **where)  # type: ignore[arg-type]
 
 
-def _limits(norms: list[FloatArray]) -> Limits | None:
+def _limits(norms: list[FloatArray]) -> NormLimits | None:
     return learned_limits(np.concatenate([np.empty(0), *norms]))

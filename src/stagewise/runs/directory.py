@@ -15,7 +15,15 @@ import msgspec
 
 from stagewise.decisions import DecisionRecord
 from stagewise.errors import StagewiseError
-from stagewise.files import decode_json_lines, explained, read_bytes, umask, write_bytes
+from stagewise.files import (
+    decode_json_lines,
+    explained,
+    json_lines,
+    read_bytes,
+    umask,
+    write_bytes,
+    write_json_lines,
+)
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import State
 from stagewise.plans import Plan
@@ -24,10 +32,10 @@ from stagewise.plans import save_plan as write_plan
 from stagewise.runs.chain import (
     CHAIN,
     chain_faults,
+    chain_lines,
     lines_by_round,
-    link_lines,
-    load_links,
-    next_link,
+    load_chain,
+    next_chain_line,
 )
 from stagewise.runs.checkpoint import (
     checkpoint_content,
@@ -172,7 +180,7 @@ class RunDirectory:
                 reason = f"by hand, from round {before}"
                 event = Event(round=to + 1, kind="rolled-back", to=to, reason=reason)
                 self._cut_events()
-                _append(self.path / EVENTS, _lines_of([event]))
+                _append(self.path / EVENTS, b"".join(json_lines([event])))
         with self.recording():
             pass  # which cuts off what is beyond the checkpoint
 
@@ -250,14 +258,14 @@ class RunDirectory:
         """Leave the events of complete rounds alone in their file."""
         path, events = self.path / EVENTS, self.events()
         if events:
-            write_bytes(path, _lines_of(events))
+            write_json_lines(path, events)
         elif path.exists():
             with explained(path):
                 path.unlink()
 
     def _cut_chain(self) -> None:
         """Leave the links of complete rounds alone in the chain."""
-        lines, links = link_lines(self.path), load_links(self.path)
+        lines, links = chain_lines(self.path), load_chain(self.path)
         complete = self.complete
         pairs = zip(lines, links, strict=True)
         kept = [line + b"\n" for line, link in pairs if link.round < complete]
@@ -298,7 +306,7 @@ class Recorder:
         self, directory: RunDirectory, streams: Mapping[str, FileIO], config: RunConfig
     ) -> None:
         self._directory, self._streams, self._config = directory, streams, config
-        self._last_link = next(reversed(link_lines(directory.path)), None)
+        self._last_chain_line = next(reversed(chain_lines(directory.path)), None)
 
     def add(
         self,
@@ -316,7 +324,7 @@ class Recorder:
         """
         path, lines = self._directory.path, dict(beside or {})
         if events:
-            _append(path / EVENTS, _lines_of(events))
+            _append(path / EVENTS, b"".join(json_lines(events)))
         if (path / EVENTS).exists():
             lines[EVENTS] = lines_by_round(path / EVENTS).get(record.round, b"")
         for name, line in ((DECISIONS, decision), (ROUNDS, record)):
@@ -325,8 +333,8 @@ class Recorder:
                 _write_all(self._streams[name], lines[name])
                 os.fsync(self._streams[name].fileno())
         content = checkpoint_content(weights, record.round, state, defence)
-        self._last_link = next_link(self._last_link, record.round, content, lines)
-        _append(path / CHAIN, self._last_link + b"\n")
+        self._last_chain_line = next_chain_line(self._last_chain_line, record.round, content, lines)
+        _append(path / CHAIN, self._last_chain_line + b"\n")
         CheckpointFiles(path).replace(self._config, record.round, content)
 
 
@@ -366,10 +374,6 @@ def _append(path: Path, content: bytes) -> None:
     with explained(path), FileIO(path, "a") as stream:
         _write_all(stream, content)
         os.fsync(stream.fileno())
-
-
-def _lines_of(records: Sequence[msgspec.Struct]) -> bytes:
-    return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def _write_all(stream: FileIO, content: bytes) -> None:

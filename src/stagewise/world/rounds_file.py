@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import decode_json_lines, errors_at, read_bytes, writing
+from stagewise.files import decode_json_lines, errors_at, read_bytes, write_json_lines
 from stagewise.world.checks import finite
 from stagewise.world.costs import overridden
 from stagewise.world.parts import LINK_RULES
@@ -75,15 +75,14 @@ def save_rounds(rounds: Sequence[Round], path: str | Path) -> None:
     >>> scenario = stagewise.generate.numeric(clients=6, edges=2, seed=0)
     >>> stagewise.save_rounds(stagewise.participation.bernoulli(scenario, 3), "rounds.jsonl")
     """
-    encoder = msgspec.json.Encoder()
-    with writing(path) as stream:
-        for round_ in rounds:
-            stream.write(encoder.encode(_to_line(round_)) + b"\n")
+    write_json_lines(path, map(_to_line, rounds))
 
 
 def round_from_line(scenario: Scenario, record: RoundLine, index: int) -> Round:
     """The round that a line speaks of."""
-    online = round_of(scenario, record.online, index).online
+    plain = round_of(scenario, record.online, index)
+    if not (record.cpu_hz or record.links or record.down):
+        return plain
     own = {name: np.full(len(scenario.links), np.nan) for name in LINK_RULES}
     own["cpu_hz"] = np.full(len(scenario.clients), np.nan)
     for name, value in record.cpu_hz.items():
@@ -106,7 +105,7 @@ def round_from_line(scenario: Scenario, record: RoundLine, index: int) -> Round:
         if name in known:
             known[name] = overridden(usual, known[name])
     up = _up(scenario, record.down) if record.down else None
-    return Round(scenario, online, index, up=up, **known)
+    return Round(scenario, plain.online, index, up=up, **known)
 
 
 def _up(scenario: Scenario, down: Mapping[str, list[str]] | list[str]) -> BoolArray:
