@@ -8,7 +8,7 @@ ROUNDS ?= 30
 
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo compare results compile faults test test-all lint types coverage wheel-test bench clean
+.PHONY: demo compare results compile faults test test-all lint types coverage wheel-test lowest-test bench clean
 
 # What the demo needs; the tools of developers come on top.
 .venv/demo: pyproject.toml constraints.txt
@@ -86,6 +86,10 @@ coverage: compile
 # Builds the package, installs it alone in a new environment, and plans, decides and checks there.
 wheel-test:
 	$(PYTHON) tests/wheel_alone.py
+
+# The same with the oldest packages that pyproject.toml admits.
+lowest-test:
+	$(PYTHON) tests/wheel_alone.py --constraint constraints-lowest.txt
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/planning.py

@@ -1,4 +1,7 @@
-"""The package as its users get it: built, installed alone, used without PyTorch: `make wheel-test`."""
+"""The package as its users get it: built, installed alone, used without PyTorch: `make wheel-test`.
+
+Arguments are options of the `pip install` that installs it.
+"""
 
 import os
 import subprocess
@@ -44,7 +47,7 @@ def environment(folder: Path) -> Path:
     return folder / ("Scripts" if os.name == "nt" else "bin")
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, *options: str) -> None:
     """Build, look at what is in the files, install, use."""
     builder, own = environment(folder / "builder"), environment(folder / "venv")
     run(builder / "python", "-m", "pip", "install", "--quiet", "build", cwd=folder)
@@ -59,7 +62,7 @@ def main(folder: Path) -> None:
         assert not missing, f"not in the wheel: {sorted(missing)}"
     with tarfile.open(source) as archive:
         assert any(name.endswith("/LICENSE") for name in archive.getnames())
-    run(own / "python", "-m", "pip", "install", "--quiet", wheel, cwd=folder)
+    run(own / "python", "-m", "pip", "install", "--quiet", *options, wheel, cwd=ROOT)
     empty = folder / "empty"
     empty.mkdir()
     own_cache = {"XDG_CACHE_HOME": str(folder / "cache")}
@@ -79,4 +82,4 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        main(Path(made))
+        main(Path(made), *sys.argv[1:])
