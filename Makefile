@@ -8,7 +8,7 @@ ROUNDS ?= 30
 
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo compare results compile faults test test-all lint types coverage wheel-test lowest-test bench clean
+.PHONY: demo compare results compile faults test test-all docs lint types coverage wheel-test lowest-test bench clean
 
 # What the demo needs; the tools of developers come on top.
 .venv/demo: pyproject.toml constraints.txt
@@ -71,6 +71,11 @@ test: compile
 test-all: compile
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n 2 --dist loadgroup
 
+# The site, with its tutorials run: build/docs/index.html. `SHORT=1` leaves the tutorials out.
+docs: compile
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --jobs 2 --quiet \
+		$(if $(SHORT),-D plot_gallery=0) -d build/doctrees docs build/docs
+
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -98,4 +103,4 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/training.py
 
 clean:
-	rm -rf .venv $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(DEMO) build dist docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,16 +1,33 @@
-"""What users read runs: the examples of every public callable, and the README's."""
+"""What users read runs: the examples of every public callable, the README's, and those of all pages."""
 
 import doctest
 import inspect
+import itertools
+import os
 import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import stagewise
+from stagewise.cli.main import app
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+PAGES = [README, *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("how-to/*.md"))]
+EXCERPTS = ("architecture.md", "flower-app.md")
+"""Lines out of programs, which cannot run by themselves; `tests/flower` runs the whole Flower app."""
+RUN_ELSEWHERE = (*EXCERPTS, "selection.md", "serve.md")
+"""`tests/selection` and `tests/serve` run the last two."""
+SHELL_RUNS = ("resume-on-another-machine.md", "run-edges.md", "what-is-measured.md")
+"""Pages whose commands are run, too: elsewhere they need data, minutes, or other machines."""
+
+
 MODULES = ("generate", "participation")
 TRAINS = ("Run", "load_run", "resume", "simulate")
 
@@ -71,16 +88,81 @@ def test_the_example_of_the_package_runs():
     assert result.failed == 0
 
 
-def test_the_readme_runs(tmp_path, monkeypatch, data_dir):
-    """Block after block, as a reader would; training for two rounds instead of so many."""
-    pytest.importorskip("torch")
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
-    assert blocks
-    monkeypatch.chdir(tmp_path)
-    simulate = stagewise.simulate
-    monkeypatch.setattr(
-        stagewise, "simulate", lambda *given, **options: simulate(*given, **options | {"rounds": 2})
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The language and text of every fenced block, in order."""
+    return re.findall(
+        r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
-    names: dict = {}
-    for block in blocks:
-        exec(compile(block, str(README), "exec"), names)
+
+
+def runs(page: Path) -> bool:
+    """Whether there is anything on a page to run here."""
+    kinds = {"python", "sh"} if page.name in SHELL_RUNS else {"python"}
+    return page.name not in RUN_ELSEWHERE and any(kind in kinds for kind, _ in blocks(page))
+
+
+def page_cases() -> list[Any]:
+    """Pages that run; one starts servers."""
+    marks = {"run-edges.md": [pytest.mark.processes]}
+    return [
+        pytest.param(page, id=page.name, marks=marks.get(page.name, ()))
+        for page in PAGES
+        if runs(page)
+    ]
+
+
+@pytest.mark.parametrize("page", page_cases())
+def test_the_programs_of_a_page_run(page, tmp_path, monkeypatch):
+    """Block after block, as a reader would; training for few rounds instead of so many."""
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    simulate = stagewise.simulate
+
+    def short(*given, **options):
+        return simulate(*given, **options | {"rounds": min(options.get("rounds", 2), 4)})
+
+    monkeypatch.setattr(stagewise, "simulate", short)
+    names: dict = {"__name__": "page"}
+    for kind, text in blocks(page):
+        if kind == "python":
+            exec(compile(text, str(page), "exec"), names)
+        elif kind == "sh" and page.name in SHELL_RUNS:
+            subprocess.run(["bash", "-euc", text], check=True, capture_output=True, timeout=300)
+
+
+@pytest.mark.parametrize("page", EXCERPTS)
+def test_an_excerpt_is_python(page):
+    for kind, text in blocks(DOCS / page):
+        if kind == "python":
+            compile(text, page, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_commands_of_a_page_exist(page):
+    """Every command line of ours has a command, options and values that the program takes."""
+    for line in commands_in(page):
+        words = shlex.split(line, comments=True)
+        if words[0] == "make":
+            makefile = (ROOT / "Makefile").read_text()
+            assert all(re.search(f"^{target}:", makefile, re.MULTILINE) for target in words[1:])
+            continue
+        command: Any = get_command(app)
+        words = list(itertools.takewhile(lambda word: word not in ("&", ">", ">>", "|"), words[1:]))
+        while hasattr(command, "commands"):
+            context = command.make_context("stagewise", [], resilient_parsing=True)
+            found = command.get_command(context, words.pop(0))
+            assert found is not None, line
+            command = found
+        command.make_context(command.name, words)
+
+
+def commands_in(page: Path) -> list[str]:
+    """The lines of its shell blocks that call this project, continued lines as one."""
+    text = "".join(text for kind, text in blocks(page) if kind == "sh").replace("\\\n", " ")
+    return [line for line in text.splitlines() if line.startswith(("stagewise ", "make "))]
+
+
+def test_commands_are_found(tmp_path):
+    assert len(commands_in(README)) == 3
+    assert sum(len(commands_in(page)) for page in PAGES) > 40

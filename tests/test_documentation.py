@@ -1,0 +1,112 @@
+"""The site's sources: nothing public is left out of the reference, and what pages name exists.
+
+`make docs` builds the site, tutorials included, with every warning an error.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import stagewise
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+REFERENCE = "".join(
+    page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("reference/*.md"))
+)
+
+
+@pytest.fixture
+def extensions(monkeypatch):
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(str(DOCS / "extensions"))
+
+
+@pytest.mark.parametrize("name", stagewise.__all__)
+def test_every_public_name_is_in_the_reference(name):
+    assert re.search(rf"^\.\. auto\w+:: stagewise\.{name}$", REFERENCE, re.MULTILINE)
+
+
+def test_every_exception_is_in_the_reference():
+    from stagewise.client import ServiceError
+    from stagewise.errors import StagewiseError
+    from stagewise.runs.run import RunDiverged
+
+    for kind in (StagewiseError, ServiceError, RunDiverged):
+        assert re.search(rf"^\.\. autoexception:: \S*\.{kind.__name__}$", REFERENCE, re.MULTILINE)
+
+
+def test_every_symbol_has_its_line(extensions):
+    """Found in the source, and, where it can be imported, in the module."""
+    from importlib import import_module
+
+    from symbols import line_of, read
+
+    page = (DOCS / "reference" / "glossary.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```\{symbols\}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    found = read(block.splitlines())
+    assert len(found) > 50
+    for symbol in found:
+        path, _, number = line_of(symbol.object).partition(":")
+        line = (ROOT / "src" / "stagewise" / path).read_text().splitlines()[int(number) - 1]
+        last = symbol.name.rpartition(".")[2]
+        assert last in line
+        if "training" not in symbol.object:  # needs PyTorch
+            thing = import_module(symbol.object.partition(":")[0])
+            for part in symbol.name.split("."):
+                thing = getattr(thing, part, None) or thing.__annotations__[part]
+
+
+def test_a_symbol_that_is_not_there_is_an_error(extensions):
+    from symbols import line_of
+
+    with pytest.raises(LookupError, match="no 'kld_least'"):
+        line_of("stagewise.world.parts:Limits.kld_least")
+
+
+def test_every_command_and_option_is_described(extensions):
+    from command_line import described
+    from typer.main import get_command
+
+    from stagewise.cli.main import app
+
+    commands = get_command(app).commands
+    text = "\n".join(
+        line for command in commands.values() for line in described(command, "stagewise", 2)
+    )
+    assert "## stagewise plan\n" in text
+    assert "### stagewise deploy up\n" in text
+    assert "| `SCENARIO` | Scenario file; - is standard input. | required |" in text
+    assert "| `--method` | pool, local-search, or paper: Algs. 2 and 3. | `pool` |" in text
+    undescribed = re.findall(r"^\| (`.*`) \|  \|", text, re.MULTILINE)
+    assert undescribed == []
+
+
+def test_messages_are_read_from_the_source(extensions):
+    from error_messages import messages
+
+    found = dict(messages("stagewise.policies"))
+    assert "policy ‹`self.title`›: must be one that follows a plan" in found
+    assert found["policy ‹`self.title`›: must be one that follows a plan"].startswith(
+        "policies/policy.py:"
+    )
+    assert len(list(messages("stagewise.world"))) > 50
+
+
+def test_tutorials_are_listed(extensions):
+    from tutorial_order import ORDER
+
+    assert sorted(ORDER) == sorted(path.name for path in DOCS.glob("tutorials/plot_*.py"))
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))], ids=str
+)
+def test_links_lead_somewhere(page):
+    """On a code host, too; those to pages that the build makes are checked by the build."""
+    if "gallery" in page.parts:
+        return
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
