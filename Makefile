@@ -60,7 +60,7 @@ compile: .venv/installed
 # Injects every fault we know, kills and pauses at 50 moments of a run too, and writes docs/faults.md.
 FAULTS := build/faults
 faults: compile
-	@mkdir -p $(FAULTS)
+	@rm -rf $(FAULTS) && mkdir -p $(FAULTS)
 	-$(BIN)/python -m pytest -m fault --junit-xml=$(FAULTS)/tests.xml
 	-$(BIN)/python benchmarks/deploy_faults.py --rounds 30 --faults 50 --pause-s 120 --every-s 1.5 --record $(FAULTS)/moments.json
 	$(BIN)/python benchmarks/fault_page.py $(FAULTS)
