@@ -65,9 +65,10 @@ status = json.loads(told.stdout)
 busy = next(
     client for members in status["trains"].values() for client in members
 )
-wait_for_round(status["complete"] + 2)
-os.kill(status["processes"][f"client-{busy}"]["pid"], signal.SIGKILL)
-print(f"killed {busy}")
+wait_for_round(status["complete"] + 1)
+if up.poll() is None:
+    os.kill(status["processes"][f"client-{busy}"]["pid"], signal.SIGKILL)
+    print(f"killed {busy}")
 
 # %%
 # A supervisor starts it again. If it is away when a round begins, somebody stands in for it; an
