@@ -42,7 +42,7 @@ results: .venv/installed
 
 # Once for all test processes, which would otherwise each compile the same.
 compile: .venv/installed
-	$(BIN)/python tests/compile_kernels.py
+	$(BIN)/stagewise doctor --compile
 
 # Injects every fault we know, kills and pauses at 50 moments of a run too, and writes docs/faults.md.
 FAULTS := build/faults

@@ -30,11 +30,12 @@ def measure(clients: int, edges: int, seed: int, exact_seconds: float, bounded: 
     """The figures of one scenario; runs in any tree that has these names."""
     import stagewise
     from stagewise.exact.solver import solve_exactly
+    from stagewise.loading import load
     from stagewise.problem.statement import p0
-    from stagewise.warm_up import warm_up
+    from stagewise.warm_up import load_search
     from stagewise.world.fluctuation import fluctuate
 
-    warm_up()
+    load(load_search)
     small = stagewise.generate.numeric(200, 60, seed)  # loads what only large systems use
     everybody = [np.ones(200, dtype=np.bool_)]
     for mode in ("flexible", "strict"):

@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 
 import stagewise
+from stagewise.loading import load
 from stagewise.problem.statement import p0
 from stagewise.search.annealing import anneal
 from stagewise.search.instance import build_instance, unassigned
 from stagewise.search.random_bits import bits_from
 from stagewise.search.state import new_state
-from stagewise.warm_up import warm_up
+from stagewise.warm_up import load_search
 from stagewise.world.rounds import Round
 
 CLIENTS, EDGES = 93, 4
@@ -63,7 +64,7 @@ def start_up_seconds() -> float:
 
 def measure(scenarios: int, rounds: int) -> dict[str, float]:
     """Every figure of the table, by name."""
-    warm_up()
+    load(load_search)
     speeds, plans = [], {"local-search": [], "paper": []}
     decisions: dict[str, list[stagewise.Decision]] = {}
     for seed in range(scenarios):

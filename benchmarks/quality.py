@@ -23,13 +23,14 @@ import numpy as np
 import stagewise
 from stagewise import PlanPolicy, Policy, make_policy
 from stagewise.exact.solver import Certified, solve_exactly
+from stagewise.loading import load
 from stagewise.loop import run_rounds
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import p0, p1
 from stagewise.search.association import READINGS
 from stagewise.search.client_set import improve_client_set, random_client_set
 from stagewise.search.instance import build_instance
-from stagewise.warm_up import warm_up
+from stagewise.warm_up import load_search
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.scenario import Scenario
 
@@ -256,7 +257,7 @@ def _limited(
 
 
 def _send(work: Callable[..., float], arguments: tuple[Any, ...], sending: Any) -> None:
-    warm_up()
+    load(load_search)
     sending.send("ready")
     sending.send(work(*arguments))
 
@@ -319,7 +320,7 @@ def main() -> None:
     parser.add_argument("--literal-clients", type=int, nargs="+", default=LITERAL_CLIENTS)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    warm_up()
+    load(load_search)
     extent = QUICK if arguments.quick else FULL
     if arguments.first_seed is not None:
         extent = replace(extent, first_seed=arguments.first_seed)

@@ -20,7 +20,8 @@ import numpy as np
 
 import stagewise
 from stagewise import Decision
-from stagewise.warm_up import warm_up, warm_up_association
+from stagewise.loading import load
+from stagewise.warm_up import load_association, load_search
 from stagewise_experiments.statistics import estimate
 
 FIRST_SEED = 9300
@@ -154,8 +155,7 @@ def main() -> None:
     parser.add_argument("--scenarios", type=int, default=8)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    warm_up()
-    warm_up_association()
+    load(load_search, load_association)
     found = {name: tables[name](arguments.scenarios) for name in arguments.tables}
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")

@@ -30,7 +30,8 @@ from stagewise.instances.score_card import (
     with_scores,
     write_card,
 )
-from stagewise.warm_up import warm_up
+from stagewise.loading import load
+from stagewise.warm_up import load_search
 
 _ROOT = Path(__file__).parents[1]
 _CARD, _PAGE = _ROOT / "docs" / "score_card.json", _ROOT / "docs" / "quality.md"
@@ -52,7 +53,7 @@ def measure(release: Release, names: list[str], scores_of: Callable[[str], list[
 def measure_here(policy: str, names: list[str]) -> None:
     changed = _git("diff", "--name-only", "HEAD", "--", "src/stagewise/*.py")
     release = _release("HEAD", stagewise.__version__, policy, "+" if changed else "")
-    warm_up()
+    load(load_search)
     measure(release, names, lambda name: stagewise.benchmark(policy, [name]))
 
 

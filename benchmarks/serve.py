@@ -2,10 +2,12 @@
 
     python benchmarks/serve.py overhead            # decisions in turn over HTTP and in process
     python benchmarks/serve.py clients             # eight at once, each with a federation of its own
+    python benchmarks/serve.py clients --same      # eight at once, all of one federation
     python benchmarks/serve.py memory --decisions 100000
-    python benchmarks/serve.py kills --moments 50  # on SQLite; --store postgresql://... for the other
+    python benchmarks/serve.py kills --moments 50  # on SQLite; --store postgresql for the other
     python benchmarks/serve.py malformed --requests 10000
     python benchmarks/serve.py replanning          # decisions while a plan is being made
+    python benchmarks/serve.py watching --pairs 10 # a run with its page open, and without
 
 A real server process on loopback with the default store; 93 clients and 4 edges under `pool`. Times are
 milliseconds.
@@ -21,16 +23,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
+from multiprocessing import get_context
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import numpy as np
 
 import stagewise
 from stagewise.client import Federation
 from stagewise.client.http import Connection
+from stagewise.client.wire import request_of
 from stagewise.decisions import make_decision
 from stagewise.outcomes import expected_outcome
 from stagewise.policies.policy import Policy
@@ -42,13 +47,13 @@ ROUNDS = 400
 
 
 @contextmanager
-def server(store: str | None = None) -> Iterator[tuple[str, int]]:
+def server(store: str | None = None, *more: str) -> Iterator[tuple[str, int]]:
     """The address of a server, and its process."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
         free.close()
         command = [sys.executable, "-m", "stagewise", "serve", "--port", str(port), "--rate", "1e6"]
-        command += ["--store", store or str(Path(folder) / "store.db")]
+        command += ["--store", store or str(Path(folder) / "store.db"), *more]
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=folder)
         address = f"http://127.0.0.1:{port}"
         try:
@@ -95,20 +100,36 @@ def overhead(arguments: argparse.Namespace) -> None:
 
 
 def clients(arguments: argparse.Namespace) -> None:
+    """Eight at once, and before that one alone, so that both meet the same machine."""
     scenario, rounds = system()
-    with server(arguments.store) as (address, _):
-        asked = [Federation(f"{address}/pool", scenario, seed=seed) for seed in range(8)]
+    bodies = [msgspec.json.encode(request_of(round_, {})) for round_ in rounds]
+    # A round of one federation is whichever comes next; in turn each has its own number.
+    anyone = [msgspec.json.encode({"online": round_.online_ids}) for round_ in rounds]
+    with server(arguments.store) as (address, pid):
+        names = [f"f{number}" for number in range(9)]
+        for seed, name in enumerate(names):
+            Federation(f"{address}/pool?name={name}", scenario, seed=seed).close()
 
-        def ask(policy: Policy) -> list[float]:
-            return [timed(policy, round_) for round_ in rounds]
+        def ask(name: str) -> list[float]:
+            connection, times = Connection(urlsplit(address), None, 60.0, None), []
+            for body in anyone if arguments.same else bodies:
+                began = time.perf_counter()
+                connection.ask("POST", f"/v1/federations/{name}/decisions", body)
+                times.append(1000 * (time.perf_counter() - began))
+            connection.close()
+            return times
 
+        print(f"one alone: {spread(ask(names[8]))}")
+        cpu = -cpu_seconds(pid)
         with ThreadPoolExecutor(8) as executor:
             began = time.perf_counter()
+            asked = names[:1] * 8 if arguments.same else names[:8]
             times = [t for found in executor.map(ask, asked) for t in found]
         taken = time.perf_counter() - began
-        for policy in asked:
-            policy.close()
-    print(f"eight at once: {spread(times)}; {len(times) / taken:.0f} decisions a second")
+        cpu += cpu_seconds(pid)
+    which = "of one federation" if arguments.same else "of a federation each"
+    print(f"eight {which}: {spread(times)}; {len(times) / taken:.0f} decisions a second")
+    print(f"processor time of the server for each: {1000 * cpu / len(times):.2f}")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
@@ -184,17 +205,92 @@ def replanning(arguments: argparse.Namespace) -> None:
     print(f"without: {spread(quiet)}\nwhile a plan is made: {spread(busy)} ({len(busy)} decisions)")
 
 
+def watching(arguments: argparse.Namespace) -> None:
+    """The same run in turn with a page open and without; times of whole runs."""
+    ratios: dict[str, list[float]] = {"time": [], "processor time": []}
+    watched_s = server_s = 0.0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server(arguments.store, "--runs", folder) as (address, pid),
+    ):
+        _simulated(Path(folder) / "warm-up")
+        for pair in range(arguments.pairs):
+            taken: dict[bool, tuple[float, float]] = {}
+            for watched in (pair % 2 == 0, pair % 2 == 1):
+                out = Path(folder) / f"{pair}-{watched}"
+                page = get_context("spawn").Process(target=_page, args=(address, out.name))
+                if watched:
+                    page.start()
+                    time.sleep(2.0)
+                server_s -= cpu_seconds(pid) if watched else 0.0
+                taken[watched] = _simulated(out)
+                if watched:
+                    server_s += cpu_seconds(pid)
+                    watched_s += taken[watched][1]
+                    page.terminate()
+                    page.join()
+            for name, with_page, without in zip(ratios, taken[True], taken[False], strict=True):
+                ratios[name].append(100 * (with_page / without - 1))
+    for name, found in ratios.items():
+        low, high = np.percentile(found, [25, 75])
+        print(
+            f"{name} of a watched run: {np.median(found):+.1f}% (quartiles {low:+.1f}, {high:+.1f})"
+        )
+    print(f"processor time of the server: {100 * server_s / watched_s:.1f}% of the run's")
+    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+def _simulated(out: Path) -> tuple[float, float]:
+    """Seconds of a run of 30 rounds on the default system, and of the processor in this process."""
+    began, cpu = time.perf_counter(), time.process_time()
+    stagewise.simulate(rounds=30, out=out)
+    return time.perf_counter() - began, time.process_time() - cpu
+
+
+def _page(address: str, run: str) -> None:
+    """What the page asks: the stream, and after each event the files that grow."""
+    files = Connection(urlsplit(address), None, 60.0, None)
+    stream = HTTPConnection("127.0.0.1", urlsplit(address).port or 0, timeout=600)
+    while True:
+        stream.request("GET", f"/v1/run/events?run={run}")
+        answer = stream.getresponse()
+        if answer.status == 200:
+            break
+        answer.read()
+        time.sleep(0.05)  # not begun yet
+    while line := answer.readline():
+        if line.startswith(b"data"):
+            time.sleep(0.3)
+            files.ask("GET", f"/v1/run?run={run}")
+            for name in ("rounds.jsonl", "decisions.jsonl", "online.jsonl"):
+                files.ask("GET", f"/v1/run/files/{name}?run={run}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    what = (overhead, clients, memory, kills, malformed, replanning)
+    what = (overhead, clients, memory, kills, malformed, replanning, watching)
     parser.add_argument("what", choices=[part.__name__ for part in what])
-    parser.add_argument("--store", help="PostgreSQL's address; default: a new file of SQLite.")
+    parser.add_argument(
+        "--store",
+        help="PostgreSQL's address, or `postgresql` for a server of our own; default: SQLite.",
+    )
+    parser.add_argument("--same", action="store_true", help="All clients ask one federation.")
     parser.add_argument("--decisions", type=int, default=100_000)
     parser.add_argument("--moments", type=int, default=50)
+    parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    next(part for part in what if part.__name__ == arguments.what)(arguments)
+    with ExitStack() as stack:
+        if arguments.store == "postgresql":
+            import postgresql_server
+
+            within = postgresql_server.programs()
+            if within is None:
+                sys.exit("store = 'postgresql': no server of PostgreSQL is installed")
+            address = stack.enter_context(postgresql_server.running(within))
+            arguments.store = postgresql_server.new_database(address)
+        next(part for part in what if part.__name__ == arguments.what)(arguments)
 
 
 if __name__ == "__main__":

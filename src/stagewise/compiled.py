@@ -3,15 +3,18 @@
 import hashlib
 import os
 import platform
+import sys
 import tempfile
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import llvmlite.binding as llvm
 import numba
 import numpy as np
+from numba._dynfunc import make_function
 from numba.core import types
-from numba.core.codegen import JITCPUCodegen
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher, CPUTarget
 from numba.core.target_extension import (
@@ -21,6 +24,7 @@ from numba.core.target_extension import (
     target_override,
     target_registry,
 )
+from numba.core.targetconfig import ConfigStack
 
 NONE = -1
 """No index: no client, link, edge or cluster, in compiled functions and in the arrays they fill."""
@@ -29,12 +33,30 @@ _TARGET = "stagewise"
 Number = TypeVar("Number", bound=np.generic)
 
 
+class _Library(JITCodeLibrary):
+    """The code of a function, and of those it calls."""
+
+    for_linking = False
+    """Part of its callers alone: neither optimised nor made into machine code by itself."""
+
+    def finalize(self) -> None:
+        if not self.for_linking:
+            super().finalize()
+            return
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+
 class _Codegen(JITCPUCodegen):
     """Compiles for all instructions this processor has, but scheduled as for any x86-64.
 
     LLVM's model of some processors (znver4) makes the search fifteen times slower than its plain
     one. Who sets numba's own variables decides for themselves.
     """
+
+    _library_class = _Library
 
     def _get_host_cpu_name(self) -> str:
         settings: Any = numba.config
@@ -48,6 +70,14 @@ class _Context(CPUContext):
     def init(self) -> None:
         super().init()
         self._internal_codegen = _Codegen("stagewise.exec")
+
+    def get_executable(self, library: _Library, fndesc: Any, env: Any) -> Any:
+        flags = ConfigStack.top_or_none()
+        if flags is None or not flags.no_cpython_wrapper:
+            return super().get_executable(library, fndesc, env)
+        library.for_linking = True
+        name = fndesc.qualname.rpartition(".")[2]
+        return make_function(fndesc.lookup_module(), name, "", 0, env, (library,))
 
 
 class _Target(CPUTarget):
@@ -63,8 +93,21 @@ class _StagewiseCPU(CPU):
 target_registry[_TARGET] = _StagewiseCPU
 
 
-class _Dispatcher(CPUDispatcher):
+class _Inner(CPUDispatcher):
+    """A function as compiled functions call it: without what Python needs to call it."""
+
     targetdescr = _Target(_TARGET)
+
+
+class _Dispatcher(CPUDispatcher):
+    """A function as Python calls it."""
+
+    targetdescr = _Inner.targetdescr
+
+    def __init__(self, py_func: Any, *, targetoptions: dict[str, Any], **more: Any) -> None:
+        super().__init__(py_func, targetoptions=targetoptions, **more)
+        inner = {**targetoptions, "no_cpython_wrapper": True}
+        self.inner = _Inner(py_func, targetoptions=inner, **more)
 
     def compile(self, sig: Any) -> Any:
         with target_override(_TARGET):
@@ -72,7 +115,10 @@ class _Dispatcher(CPUDispatcher):
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         # numba would compile a function again for each constant that another one calls it with.
-        return super().get_call_template([types.unliteral(argument) for argument in args], kws)
+        return self.inner.get_call_template([types.unliteral(one) for one in args], kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        return self.inner.get_overload(sig)
 
 
 dispatcher_registry[_StagewiseCPU] = _Dispatcher
@@ -99,7 +145,14 @@ def inlined(function: Any) -> Any:
 
 
 def _compile(function: Any, **more: Any) -> Any:
-    options = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False, **more}
+    options = {
+        "cache": True,
+        "nogil": True,
+        "error_model": "numpy",
+        "no_cfunc_wrapper": True,
+        "_nrt": False,
+        **more,
+    }
     settings: Any = numba.config
     njit: Any = numba.njit  # whose types do not know our target
     # Where a function's code is kept is settled here, once; what others decorate is not touched.
@@ -121,13 +174,14 @@ def writable(array: np.ndarray[Any, np.dtype[Number]]) -> np.ndarray[Any, np.dty
 
 
 @cache
-def _cache_folder() -> str:
-    """A folder for this very state of the compiled sources.
+def lasting_folder() -> Path | None:
+    """The folder of compiled code, for this very state of the sources; or None without a home.
 
     numba notices a change in a function's own file, but not in a function that it calls from another
     one; with a folder for each state, code of two states can never mix.
     """
-    digest = hashlib.sha256(numba.__version__.encode())
+    made_for = (numba.__version__, sys.implementation.cache_tag, llvm.get_host_cpu_name())
+    digest = hashlib.sha256(repr(made_for).encode())
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         source = path.read_bytes()
         if b"stagewise.compiled import" in source:
@@ -137,8 +191,12 @@ def _cache_folder() -> str:
     folder = Path(user) / "stagewise" / name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        usable = os.access(folder, os.W_OK)
+        return folder if os.access(folder, os.W_OK) else None
     except OSError:
-        usable = False
-    # Without a home of one's own: a private folder, for this process alone.
-    return str(folder) if usable else tempfile.mkdtemp(prefix="stagewise-")
+        return None
+
+
+@cache
+def _cache_folder() -> str:
+    """Where compiled code is kept; without a home a private folder, for this process alone."""
+    return str(lasting_folder() or tempfile.mkdtemp(prefix="stagewise-"))

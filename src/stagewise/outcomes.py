@@ -166,7 +166,9 @@ def expected_outcome(
     fate: Fate = "counted" if anything else "lost"
     seconds = scenario.edge_rounds * round_.costs.delay_s[link]
     joules = scenario.edge_rounds * round_.costs.energy_j[link]
-    trained = np.isin(client, () if figures is None else figures.client)
+    trained = np.zeros(len(client), np.bool_)
+    if figures is not None:
+        trained = np.isin(client, figures.client)
     clients = ClientOutcomes(
         client=client,
         edge=edge,
@@ -231,7 +233,7 @@ def edge_outcomes(
     known = fate_of or {}
     asked = set(clients.edge.tolist())
     lost = [edge for edge, fate in known.items() if fate != "counted"]
-    counted = behind & ~np.isin(clients.edge, lost)
+    counted = behind & ~np.isin(clients.edge, lost) if lost else behind
     sums = np.zeros((len(scenario.edges), scenario.labels), dtype=np.int64)
     np.add.at(sums, clients.edge[counted], scenario.clients.label_counts[clients.client[counted]])
     data = sums.sum(axis=1)

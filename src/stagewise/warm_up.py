@@ -1,6 +1,4 @@
-"""Compile a search once, ahead of the first decision whose time is measured."""
-
-from functools import cache
+"""The compiled functions of the search, called on the smallest scenario there is."""
 
 import numpy as np
 
@@ -13,8 +11,7 @@ from stagewise.world.rounds import Round
 from stagewise.world.scenario import Clients, Edges, Limits, Links, Scenario
 
 
-@cache
-def warm_up() -> None:
+def load_search() -> None:
     """Load or compile local search and the measures of risk, on the smallest scenario there is.
 
     The compiled code is kept on disk, so only the first process after an installation takes long.
@@ -25,8 +22,7 @@ def warm_up() -> None:
     edge_risks(measure, found.assignment)
 
 
-@cache
-def warm_up_association() -> None:
+def load_association() -> None:
     """The same for Algs. 2 and 3."""
     instance = build_instance(p0(Round(smallest_scenario(), np.ones(2, dtype=np.bool_))))
     improve_client_set(instance, np.arange(2))

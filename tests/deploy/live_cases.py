@@ -32,6 +32,7 @@ from stagewise.policies.remedied import Remedy
 from stagewise.problem.statement import Mode
 from stagewise.runs.config import Participation, RunConfig, make_config
 from stagewise.runs.directory import RunDirectory
+from stagewise.runs.metrics import RunMetrics
 from stagewise.runs.run import Run
 from stagewise.runs.session import policy_of_folder, policy_of_run
 from stagewise.world.scenario import Clients, Edges, Limits, Links, Scenario
@@ -229,6 +230,7 @@ def run_in(
     *,
     design: str = "H",
     measured_costs: bool = False,
+    metrics: RunMetrics | None = None,
     **fields: Any,
 ) -> Run:
     """The run in `path` to its end or an interruption; it is begun if it is not there.
@@ -251,4 +253,4 @@ def run_in(
         directory = RunDirectory.create(path, config, scenario, [], decides.plan, beside)
     with directory.recording() as recorder:
         begun = config, scenario, deployment
-        return run_session(directory, recorder, begun, transport, trainer, decides)
+        return run_session(directory, recorder, begun, transport, trainer, decides, metrics=metrics)

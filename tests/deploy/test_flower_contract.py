@@ -19,12 +19,12 @@ from stagewise.deploy import flower_api
 from stagewise.deploy.certificates import issue_server_certificate, make_authority, make_node_key
 from stagewise.deploy.certificates import make_secret as new_secret
 from stagewise.deploy.children import Children, free_ports
-from stagewise.deploy.door import FLEET
 from stagewise.deploy.flower_api import FleetNode, ServerRun
 from stagewise.deploy.flower_api.requests import HEARTBEAT_S
 from stagewise.deploy.limits import REPLAY_S
 from stagewise.deploy.messages import EdgeNote, pack, read
 from stagewise.deploy.programs import ENVIRONMENT
+from stagewise.deploy.request_filter import FLEET
 
 ADAPTER = Path(flower_api.__file__).parent
 PUBLIC = ("flwr.app", "flwr.clientapp")
@@ -176,7 +176,7 @@ def test_messages_have_the_fields_that_are_used(place: str) -> None:
         ("/v1/runtime/push-object", "PushObjectRequest"),
     ],
 )
-def test_the_paths_that_the_door_knows_are_those_of_the_requests(
+def test_the_paths_that_the_filter_knows_are_those_of_the_requests(
     path: str, request_name: str
 ) -> None:
     from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
@@ -184,8 +184,8 @@ def test_the_paths_that_the_door_knows_are_those_of_the_requests(
     assert PROTOBUF_REQUEST_TYPES["POST", path].__name__ == request_name
 
 
-def test_every_fleet_request_is_one_that_the_door_was_written_for() -> None:
-    """A new one may carry a name or a body that the door does not look at."""
+def test_every_fleet_request_is_one_that_the_filter_was_written_for() -> None:
+    """A new one may carry a name or a body that the filter does not look at."""
     from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
     fleet = {path.removeprefix(FLEET) for _, path in PROTOBUF_REQUEST_TYPES if FLEET in path}

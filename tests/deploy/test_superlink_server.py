@@ -20,9 +20,9 @@ from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 
 from stagewise.deploy.certificates import KeyPair, make_node_key
-from stagewise.deploy.door import Refused
 from stagewise.deploy.flower_api import superlink_server
 from stagewise.deploy.flower_api.superlink_server import NodeRegister
+from stagewise.deploy.request_filter import Refused
 from stagewise.errors import StagewiseError
 
 

@@ -1,68 +1,17 @@
-"""A store of each kind for every test, and a PostgreSQL server of the tests' own."""
+"""A store of each kind for every test."""
 
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import tempfile
-import uuid
-from pathlib import Path
-
+import postgresql_server
 import pytest
-
-from helpers import wait_until
-
-_OPTIONS = ("listen_addresses=127.0.0.1", "fsync=off", "max_connections=300")
 
 
 @pytest.fixture(scope="session")
 def postgresql():
-    """The address of a server on loopback, in a folder of its own; skipped where there is none."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    if not programs:
+    """The address of a server of the tests' own; skipped where there is none."""
+    within = postgresql_server.programs()
+    if within is None:
         pytest.skip("needs PostgreSQL's server: none is installed")
-    within = programs[-1].parent
-    # The server refuses to run as root.
-    user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-    as_user = user if os.geteuid() == 0 else []
-    folder = Path(tempfile.mkdtemp(prefix="stagewise-pg-", dir="/tmp"))
-    if as_user:
-        shutil.chown(folder, "postgres", "postgres")
-    data = folder / "data"
-    subprocess.run(
-        [*as_user, within / "initdb", "-D", data, "-A", "trust", "-U", "stagewise", "--no-sync"],
-        check=True,
-        capture_output=True,
-        cwd=folder,
-    )
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [*as_user, within / "postgres", "-D", data, "-p", str(port), "-k", folder]
-        + [part for option in _OPTIONS for part in ("-c", option)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-    )
-    address = f"postgresql://stagewise@127.0.0.1:{port}"
-    try:
-        wait_until(lambda: _answers(address))
+    with postgresql_server.running(within) as address:
         yield address
-    finally:
-        server.send_signal(signal.SIGINT)  # at once, whoever is still connected
-        server.wait(30)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _answers(address: str) -> bool:
-    import psycopg
-
-    try:
-        psycopg.connect(f"{address}/postgres").close()
-    except psycopg.OperationalError:
-        return False
-    return True
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -70,10 +19,4 @@ def store_url(request, tmp_path) -> str:
     """The address of an empty store."""
     if request.param == "sqlite":
         return str(tmp_path / "store.db")
-    import psycopg
-
-    address = request.getfixturevalue("postgresql")
-    name = f"store_{uuid.uuid4().hex}"
-    with psycopg.connect(f"{address}/postgres", autocommit=True) as connection:
-        connection.execute(f"create database {name}")
-    return f"{address}/{name}"
+    return postgresql_server.new_database(request.getfixturevalue("postgresql"))

@@ -4,7 +4,7 @@ import shutil
 import threading
 
 import pytest
-from serve_cases import create, serving, small_scenario
+from serve_cases import ask, create, serving, small_rounds, small_scenario
 
 from small_runs import small_run
 from stagewise.runs.config import Replanning
@@ -130,6 +130,32 @@ def test_two_runs_are_compared_in_the_dark_and_on_a_phone(tmp_path, page):
             page.wait_for_selector("h1")
             page.wait_for_timeout(300)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
+        page.close()
+
+
+def test_map_and_matrix_do_not_wait_for_the_library_of_charts(tmp_path, page):
+    """It takes longer to start than ten thousand clients to draw."""
+    held = []
+    page.route("**/plotly.min.js", lambda route: held.append(route))
+    drawn = """title => {
+        const box = [...document.querySelectorAll("section")].find((s) => s.innerText.includes(title));
+        const canvas = box?.querySelector("canvas");
+        if (!canvas?.width) return false;
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return data.some(Boolean);
+    }"""
+    with serving(str(tmp_path / "a.db")) as client:
+        scenario = small_scenario()
+        create(client, scenario, policy="fedcs")
+        for round_ in small_rounds(scenario, 3):
+            ask(client, round_)
+        page.goto(f"{client.address}/#/federation/a")
+        for title in ("Map", "Who was online, who trained"):
+            page.wait_for_function(drawn, arg=title)
+        assert page.locator(".main-svg").count() == 0
+        page.wait_for_function("() => document.querySelector('script[src*=plotly]')")
+        held[0].continue_()
+        page.wait_for_selector("section:has-text('Cost of a round') .main-svg")
         page.close()
 
 

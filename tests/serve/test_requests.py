@@ -23,6 +23,7 @@ from stagewise.cli.main import main
 from stagewise.deploy.certificates import issue_server_certificate, make_authority
 from stagewise.serve import live
 from stagewise.serve.access import Access, Token, load_tokens, token_digest
+from stagewise.serve.requests import LARGEST_BODY
 
 
 def test_malformed_requests_get_one_line(store_url):
@@ -97,52 +98,82 @@ def test_made_up_tokens_are_counted_by_where_they_come_from(tmp_path):
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("stagewise.serve.requests.LARGEST_BODY", 1000)
+    monkeypatch.setitem(LARGEST_BODY, "admin", 1000)
     with serving(str(tmp_path / "a.db")) as client:
         assert client.post("/v1/scenarios", content=b"x" * 2000).status_code == 413
+        parts = (b"x" * 600 for _ in range(2))  # without a length
+        assert client.post("/v1/scenarios", content=parts).status_code == 413
 
 
-def test_nothing_is_read_of_a_caller_who_is_not_known(tmp_path):
+@pytest.mark.parametrize(
+    ("token", "path", "size", "status"),
+    [
+        ("nobody", "scenarios", 60_000_000, 401),
+        ("reader", "scenarios", 60_000_000, 403),
+        ("reader", "federations/a/decisions", 60_000_000, 403),
+        ("reader", "federations/a/try", 60_000_000, 413),
+        ("worker", "federations/b/decisions", 60_000_000, 403),
+        ("worker", "federations/a/decisions", 70_000_000, 413),
+    ],
+)
+def test_nothing_is_read_of_a_body_that_its_sender_may_not_send(
+    tmp_path, token, path, size, status
+):
     """The answer comes while the body is still to be sent."""
-    head = b"POST /v1/scenarios HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 60000000\r\n\r\n"
+    known = [
+        Token(name="reader", sha256=token_digest("reader"), scope="read"),
+        Token(name="worker", sha256=token_digest("worker"), scope="decide", federations=["a"]),
+    ]
+    head = f"POST /v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n"
+    head += f"Authorization: Bearer {token}\r\n\r\n"
     with (
-        serving(str(tmp_path / "a.db"), access=Access([])) as client,
+        serving(str(tmp_path / "a.db"), access=Access(known)) as client,
         socket.create_connection(("127.0.0.1", client.port), timeout=10) as asked,
     ):
-        asked.sendall(head)
-        assert asked.recv(12) == b"HTTP/1.1 401"
+        asked.sendall(head.encode())
+        assert asked.recv(12) == f"HTTP/1.1 {status}".encode()
 
 
-def test_a_federation_that_is_slow_stops_no_other_route(tmp_path, monkeypatch):
-    """More requests than the server has threads, while its policy decides."""
-    began, go_on = Event(), Event()
-    decided = live._decided
+def test_federations_that_are_slow_stop_no_other_route(tmp_path, monkeypatch):
+    """More requests than the server has threads, while policies decide."""
+    slow_ones, go_on = [f"slow{number}" for number in range(6)], Event()
+    began = {name: Event() for name in slow_ones}
+    decide = live.LiveFederation.decide
 
-    def slow(*args):
-        began.set()
-        assert go_on.wait(60)
-        return decided(*args)
+    def slow(self, *args):
+        if self.name in began:
+            began[self.name].set()
+            assert go_on.wait(60)
+        return decide(self, *args)
 
+    monkeypatch.setattr(live.LiveFederation, "decide", slow)
     with serving(str(tmp_path / "a.db")) as client, ThreadPoolExecutor(60) as executor:
-        create(client, small_scenario())
-        monkeypatch.setattr(live, "_decided", slow)
+        for name in [*slow_ones, "quick"]:
+            create(client, small_scenario(), name, policy="fedcs")
+        body = {"round": 0, "online": ["c0"]}
         try:
-            body = {"round": 0, "online": ["c0"]}
             asked = [
-                executor.submit(client.post, "/v1/federations/a/decisions", json=body)
-                for _ in range(60)
+                executor.submit(client.post, f"/v1/federations/{name}/decisions", json=body)
+                for _ in range(10)
+                for name in slow_ones
             ]
-            assert began.wait(30)
-            refused = [answer.result() for answer in islice(as_completed(asked, 30), 52)]
+            assert all(event.wait(30) for event in began.values())
+            refused = [answer.result() for answer in islice(as_completed(asked, 30), 12)]
             assert {answer.status_code for answer in refused} == {429}
             assert all(answer.headers["retry-after"] for answer in refused)
-            assert client.get("/healthz").status_code == 200
-            assert client.get("/v1/federations/a").status_code == 200
+            for path in ("/healthz", "/readyz", "/v1/federations/slow0", "/v1/runs"):
+                assert client.get(path).status_code == 200
+            answer = client.post("/v1/federations/quick/decisions", json=body)
+            assert answer.status_code == 200
         finally:
             go_on.set()
-        answers = [answer.result() for answer in asked]
-    assert len({answer.content for answer in answers if answer.status_code == 200}) == 1
-    assert sum(answer.status_code == 200 for answer in answers) == 8
+        answers = {name: [] for name in slow_ones}
+        for place, answer in enumerate(asked):
+            if answer.result().status_code == 200:
+                answers[slow_ones[place % len(slow_ones)]].append(answer.result().content)
+    assert {
+        name: (len(found), len(set(found))) for name, found in answers.items()
+    } == dict.fromkeys(slow_ones, (8, 1))
 
 
 def test_whether_there_is_a_job_is_told_to_known_callers_only(tmp_path):

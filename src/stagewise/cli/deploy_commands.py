@@ -8,7 +8,7 @@ import typer
 
 from stagewise.cli.deploy_init_command import DEPLOYED, init
 from stagewise.cli.deploy_site_commands import SITE_COMMANDS
-from stagewise.cli.options import REPLANNING, DataDir, Json, option, with_options
+from stagewise.cli.options import METRICS_PORT, REPLANNING, DataDir, Json, option, with_options
 from stagewise.cli.simulation_commands import interruptible, print_outcome, rollback
 from stagewise.cli.tables import print_json, print_table
 from stagewise.errors import StagewiseError
@@ -58,6 +58,7 @@ for command in SITE_COMMANDS:
         "measured_costs": option(
             bool, None, "Decide with the delays that were measured.", "--measured-costs"
         ),
+        "metrics_port": METRICS_PORT,
     }
 )
 def up(
@@ -74,8 +75,12 @@ def up(
     with interruptible(out, go_on):
         from stagewise.deploy.options import make_options
         from stagewise.deploy.up import up as start
+        from stagewise.runs.metrics import RunMetrics
 
-        run = start(out, make_options(local=local or None, **options), show_progress=True)
+        port = options.pop("metrics_port")
+        metrics = None if port is None else RunMetrics(port)
+        asked = make_options(local=local or None, **options)
+        run = start(out, asked, show_progress=True, metrics=metrics)
     print_outcome(run, out)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stagewise.cli.options import Json
-from stagewise.cli.tables import print_json, print_table
+from stagewise.cli.tables import print_findings
 from stagewise.errors import StagewiseError
 
 if TYPE_CHECKING:
@@ -24,13 +24,7 @@ def doctor(
     """What would keep a machine from working: versions, disk, keys, certificates, ports, clocks."""
     from stagewise.deploy.doctor import examine
 
-    findings = examine(Path(folder))
-    if as_json:
-        print_json(findings)
-    else:
-        print_table(["", "what", ""], [[f.verdict, f.what, f.text] for f in findings])
-    if any(finding.verdict == "problem" for finding in findings):
-        raise typer.Exit(1)
+    print_findings(examine(Path(folder)), as_json)
 
 
 def revoke(site: SiteArgument, name: NodeArgument) -> None:

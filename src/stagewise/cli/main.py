@@ -10,12 +10,14 @@ import typer
 from stagewise.cli import (
     data_commands,
     deploy_commands,
+    doctor_command,
     instance_commands,
     planning_commands,
     serve_commands,
     simulation_commands,
     world_commands,
 )
+from stagewise.cli.log_lines import log_lines_to, print_status
 from stagewise.cli.plugins import CommandGroup
 from stagewise.errors import StagewiseError, one_line
 
@@ -51,6 +53,7 @@ app.command()(simulation_commands.resume)
 app.command()(simulation_commands.rollback)
 app.command()(simulation_commands.report)
 app.command()(data_commands.data)
+app.command()(doctor_command.doctor)
 app.command()(serve_commands.serve)
 app.command()(serve_commands.token)
 app.add_typer(deploy_commands.deploy_app, name="deploy")
@@ -76,7 +79,8 @@ def _stagewise(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status is 0, 1 (a check failed), 2 (a mistake) or 130."""
     try:
-        status = app(args=arguments, standalone_mode=False)
+        with log_lines_to(print_status, "stagewise.loading"):
+            status = app(args=arguments, standalone_mode=False)
     except StagewiseError as error:
         return _complain(str(error))
     except simulation_commands.RunInterrupted as interruption:

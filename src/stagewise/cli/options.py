@@ -54,6 +54,7 @@ REPLANNING: Options = {
     "replan_change": option(float, None, "... when links or CPUs changed by this factor."),
     "replan_absence": option(float, None, "... when presence is off its estimate by this much."),
 }
+METRICS_PORT = option(int, None, "Port of 127.0.0.1 where Prometheus finds counters.")
 _TRIGGERS = ("every", "cost_factor", "change_factor", "absence_gap")
 WRAPPERS: Options = {
     "remedy": option(str, None, "For rounds that stay infeasible: drop, reweight or lend."),

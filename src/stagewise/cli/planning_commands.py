@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 import stagewise
+from stagewise.cli.log_lines import log_lines_to, print_status
 from stagewise.cli.options import (
     REPLANNING,
     WRAPPERS,
@@ -53,7 +54,7 @@ def plan(
     made = stagewise.plan(world, method=method, risk=risk, seed=seed, seconds=seconds)  # type: ignore[arg-type]
     stagewise.save_plan(made, output)
     state = "feasible" if made.feasible else f"{len(made.violations)} limits broken"
-    _print_status(
+    print_status(
         f"{len(made.assignment)} long-term clients, objective {made.objective:.4f}, {state}, "
         f"{made.plan_ms / 1000:.2f} s"
     )
@@ -81,7 +82,7 @@ def decide(
     rounds = stagewise.load_rounds(online, world)
     with (
         _progress("deciding", len(rounds)) as bar,
-        _log_lines_to(_print_status, "stagewise.policies.proven"),
+        log_lines_to(print_status, "stagewise.policies.proven"),
     ):
         decisions = stagewise.decide(
             long_term,
@@ -112,8 +113,8 @@ def solve(
     rounds = stagewise.load_rounds(online, world)
     with (
         _progress("solving", len(rounds)) as bar,
-        _log_lines_to(_print_status, "stagewise.policies.proven"),
-        _log_lines_to(_print_status if verbose else bar.note, "stagewise.policies.exact"),
+        log_lines_to(print_status, "stagewise.policies.proven"),
+        log_lines_to(print_status if verbose else bar.note, "stagewise.policies.exact"),
     ):
         decisions = stagewise.solve(
             world,
@@ -279,10 +280,6 @@ def _verdict(problems: list[str], what: str) -> None:
     typer.echo(f"{what}: everything is true")
 
 
-def _print_status(message: str) -> None:
-    print(message, file=sys.stderr)
-
-
 class _Bar(NamedTuple):
     advance: "Callable[[], None]"
     note: "Callable[[str], None]"
@@ -310,23 +307,3 @@ def _progress(what: str, total: int) -> "Iterator[_Bar]":
         yield _Bar(
             lambda: progress.advance(task), lambda text: progress.update(task, description=text)
         )
-
-
-@contextmanager
-def _log_lines_to(show: "Callable[[str], None]", source: str) -> "Iterator[None]":
-    """Hand every line that the module `source` logs to `show`."""
-    import logging
-
-    class Lines(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            show(record.getMessage())
-
-    logger, handler = logging.getLogger(source), Lines()
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)

@@ -10,6 +10,7 @@ import typer
 
 import stagewise
 from stagewise.cli.options import (
+    METRICS_PORT,
     REPLANNING,
     TRAINED,
     WRAPPERS,
@@ -89,7 +90,7 @@ _PARTICIPATION = {
         ),
         "workers": (Workers, None),
         "log": (Loggers, None),
-        "metrics_port": option(int, None, "Port of 127.0.0.1 where Prometheus finds counters."),
+        "metrics_port": METRICS_PORT,
     }
 )
 def simulate(

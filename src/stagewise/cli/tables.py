@@ -5,6 +5,8 @@ from typing import Any
 
 import typer
 
+from stagewise.diagnosis import Finding
+
 
 def print_json(value: Any) -> None:
     """Print `value` as JSON on one line."""
@@ -33,3 +35,14 @@ def print_table(
     console = Console()
     # Wide enough for every column when the output is not a terminal.
     console.print(table) if console.is_terminal else Console(width=170).print(table)
+
+
+def print_findings(findings: list[Finding], json: bool) -> None:
+    """Print what an examination found; exit status 1 where there is a problem."""
+    if json:
+        print_json(findings)
+    else:
+        lines = [[finding.verdict, finding.what, finding.text] for finding in findings]
+        print_table(["", "what", ""], lines, left=(0, 1, 2))
+    if any(finding.verdict == "problem" for finding in findings):
+        raise typer.Exit(1)

@@ -13,11 +13,9 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import httpx
 from cryptography import x509
@@ -27,6 +25,7 @@ from stagewise.deploy.layout import PROGRAMS, TASK
 from stagewise.deploy.programs import Program, load_programs
 from stagewise.deploy.supervisor import load_processes
 from stagewise.deploy.task import TaskFile
+from stagewise.diagnosis import Finding, Verdict
 from stagewise.errors import StagewiseError, one_line
 
 FLOWER = "1.41."
@@ -34,17 +33,6 @@ DAYS_LEFT = 30
 DISK_MB = 500
 CLOCKS_APART_S = 5.0
 _TIMEOUT_S = 5.0
-
-Verdict = Literal["ok", "warning", "problem"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at."""
-
-    what: str
-    verdict: Verdict
-    text: str
 
 
 def examine(folder: Path) -> list[Finding]:

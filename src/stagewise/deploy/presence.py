@@ -1,4 +1,4 @@
-"""Who is in touch with a SuperLink, as its door sees it; and waiting for something to happen there.
+"""Who is in touch with a SuperLink, as its request filter sees it; and waiting for something there.
 
 A node asks for messages by a request that is left open until there is one. While it is open the node is
 there, and it is known at once when its process ends: nobody has to be asked whether they are there.
@@ -17,34 +17,34 @@ LONGEST_WAIT_S = 5.0
 """How long a request is left open; a machine that vanished is noticed after this and the grace."""
 
 
-class Bell:
+class ChangeNotifier:
     """Counts what happened, and lets requests wait for the next time."""
 
     def __init__(self) -> None:
         self.version = 0
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self.version += 1
-        self._rung.set()
-        self._rung = asyncio.Event()
+        self._notified.set()
+        self._notified = asyncio.Event()
 
     async def wait(
         self, seen: int | None, wait_s: float, receive: Callable[[], Awaitable[Any]]
     ) -> bool:
-        """Until the bell has rung since `seen`; false if the other side has gone meanwhile."""
+        """Until something has happened since `seen`; false if the other side has gone meanwhile."""
         if seen is None or seen != self.version or wait_s <= 0:
             return True
-        rung = asyncio.ensure_future(self._rung.wait())
+        notified = asyncio.ensure_future(self._notified.wait())
         gone = asyncio.ensure_future(receive())
         try:
             timeout = min(wait_s, LONGEST_WAIT_S)
             done, _ = await asyncio.wait(
-                {rung, gone}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                {notified, gone}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
             )
             return gone not in done
         finally:
-            for task in (rung, gone):
+            for task in (notified, gone):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
@@ -61,7 +61,7 @@ class Contacts:
     """The nodes of a SuperLink by name: when each was heard of, and what it said last."""
 
     def __init__(self) -> None:
-        self.changed = Bell()
+        self.changed = ChangeNotifier()
         self._contacts: dict[str, _Contact] = {}
 
     def heard(self, name: str, now: float) -> None:
@@ -73,7 +73,7 @@ class Contacts:
         contact.heard = now
         if contact.note != note:
             contact.note = note
-            self.changed.ring()
+            self.changed.notify()
 
     @contextlib.contextmanager
     def listening(self, name: str, clock: Callable[[], float]) -> Iterator[Callable[[], None]]:
@@ -94,7 +94,7 @@ class Contacts:
             contact.heard = 0.0 if gone and not contact.open else clock()
             if gone and not contact.open:
                 contact.note = ""
-                self.changed.ring()
+                self.changed.notify()
 
     def is_listening(self, name: str) -> bool:
         contact = self._contacts.get(name)
@@ -111,11 +111,11 @@ class Contacts:
     def forget(self, name: str) -> None:
         """It is not a node any more."""
         if self._contacts.pop(name, None) is not None:
-            self.changed.ring()
+            self.changed.notify()
 
     def _of(self, name: str, now: float) -> _Contact:
         contact = self._contacts.setdefault(name, _Contact())
         if not contact.open and (not contact.heard or now - contact.heard >= GRACE_S):
             contact.heard = now
-            self.changed.ring()
+            self.changed.notify()
         return contact

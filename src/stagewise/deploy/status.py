@@ -144,7 +144,7 @@ def troubles(processes: dict[str, ProcessRecord]) -> list[str]:
 
 
 def refused(machine: Path) -> list[str]:
-    """What was refused at the doors of a machine."""
+    """What was refused by the request filters of a machine."""
     return [
         f"{role.name} refused {what}: {times} times"
         for role in sorted(machine.glob("*/"))

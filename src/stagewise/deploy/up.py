@@ -1,7 +1,7 @@
 """`deploy up`: a run with real processes, new, or resumed from where its files end."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from stagewise.deploy.options import DeployOptions, Resolved, check_repeats, res
 from stagewise.deploy.records import (
     DEPLOYMENT,
     LIVE,
+    LiveRecord,
     add_live,
     cut_live,
     deployment_file,
@@ -42,6 +43,7 @@ from stagewise.runs.directory import (
     RunDirectory,
     check_unused,
 )
+from stagewise.runs.metrics import RunMetrics
 from stagewise.runs.progress import announce
 from stagewise.runs.run import Run, load_run
 from stagewise.runs.session import Session, policy_of_folder, policy_of_run
@@ -59,7 +61,12 @@ START_S = 600.0
 """How long processes on this machine may take to start: a busy one has many to start."""
 
 
-def up(out: str | Path, options: DeployOptions, show_progress: bool = False) -> Run:
+def up(
+    out: str | Path,
+    options: DeployOptions,
+    show_progress: bool = False,
+    metrics: RunMetrics | None = None,
+) -> Run:
     """Train with real processes until the last round; all of them end with this call.
 
     Where `out` holds a deployed run, it goes on as it was begun; options may only repeat that.
@@ -67,14 +74,16 @@ def up(out: str | Path, options: DeployOptions, show_progress: bool = False) -> 
     need_torch()
     path = Path(out)
     if (path / CONFIG).exists():
-        return _resume(path, options, show_progress)
+        return _resume(path, options, show_progress, metrics)
     if path.name in ("", ".."):
         raise StagewiseError(f"out = {shown(str(out))}: must end in the name of a new folder")
     check_unused(path)
-    return _start(path, options, show_progress)
+    return _start(path, options, show_progress, metrics)
 
 
-def _start(path: Path, options: DeployOptions, show_progress: bool) -> Run:
+def _start(
+    path: Path, options: DeployOptions, show_progress: bool, metrics: RunMetrics | None
+) -> Run:
     config, world, deployment = begun = resolve(options)
     with _says_how_to_go_on(path), ExitStack() as stack, starting(path, show_progress) as start:
         start.phase(f"preparing {len(world.clients)} clients and {len(world.edges)} edges")
@@ -94,10 +103,14 @@ def _start(path: Path, options: DeployOptions, show_progress: bool) -> Run:
         recorder = stack.enter_context(directory.recording())
         start.over()
         begun = config, world, deployment
-        return run_session(directory, recorder, begun, transport, trainer, policy, show_progress)
+        return run_session(
+            directory, recorder, begun, transport, trainer, policy, show_progress, metrics
+        )
 
 
-def _resume(path: Path, options: DeployOptions, show_progress: bool) -> Run:
+def _resume(
+    path: Path, options: DeployOptions, show_progress: bool, metrics: RunMetrics | None
+) -> Run:
     directory = RunDirectory.open(path)
     for refused in directory.repair():
         announce(f"{refused}: the one before it is used")
@@ -120,7 +133,9 @@ def _resume(path: Path, options: DeployOptions, show_progress: bool) -> Run:
         start.phase(f"connected; going on with round {len(so_far.records) + 1}")
         policy = policy_of_folder(directory)
         start.over()
-        return run_session(directory, recorder, begun, transport, trainer, policy, show_progress)
+        return run_session(
+            directory, recorder, begun, transport, trainer, policy, show_progress, metrics
+        )
 
 
 def run_session(
@@ -131,6 +146,7 @@ def run_session(
     trainer: "Trainer",
     policy: Policy,
     show_progress: bool = False,
+    metrics: RunMetrics | None = None,
 ) -> Run:
     """The rounds that are left; each is complete once the checkpoint says so."""
     path, done = directory.path, directory.complete
@@ -148,14 +164,19 @@ def run_session(
         report=lambda status: save_status(status, path),
     )
     rounds = directory.online(world)[:done]
-    coordinator.restore(load_live(path, done))
+    before = load_live(path, done)
+    coordinator.restore(before)
     cut_live(path, done)
+    count_live = _live_counters(metrics)
+    for live in before:
+        count_live(live)
 
     def write_down(played: PlayedRound) -> dict[str, bytes]:
         assert coordinator.live is not None
         rounds.append(played.decision.round)
         save_rounds(rounds, path / ONLINE)
         line = add_live(path, coordinator.live)
+        count_live(coordinator.live)
         for fault in coordinator.live.faults:
             announce(f"round {played.decision.round.index + 1}: {fault}")
         return {LIVE: line}
@@ -168,7 +189,17 @@ def run_session(
             coordinator,
             before_checkpoint=write_down,
             show_progress=show_progress,
+            metrics=metrics,
         ).run_in(directory, recorder)
+
+
+def _live_counters(metrics: RunMetrics | None) -> Callable[[LiveRecord], None]:
+    """What counts a line of `live.jsonl`."""
+    if metrics is None:
+        return lambda live: None
+    from stagewise.deploy.metrics import LiveMetrics
+
+    return LiveMetrics(metrics.registry).add
 
 
 @contextlib.contextmanager

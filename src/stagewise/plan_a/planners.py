@@ -8,8 +8,10 @@ from functools import partial
 from typing import NamedTuple
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.loading import load
 from stagewise.plan_a.effort import search_plan
 from stagewise.plan_a.recourse import plan_by_recourse
+from stagewise.plan_b.pool import load_clusters
 from stagewise.plans import Plan, make_plan
 from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
@@ -19,7 +21,7 @@ from stagewise.randomness import generator
 from stagewise.search.association import Reading, reading_of
 from stagewise.search.client_set import best_client_set
 from stagewise.search.instance import build_instance
-from stagewise.warm_up import warm_up, warm_up_association
+from stagewise.warm_up import load_association, load_search
 from stagewise.world.checks import finite, instance_of, seed_number
 from stagewise.world.scenario import IntArray, Scenario
 
@@ -35,6 +37,8 @@ Planner = Callable[[Problem, int, float | None, Executor | None], Planned]
 
 # The random sets that Alg. 3 starts from hold this many times the data that all edges need.
 _START_COVERAGE = 4.0
+# What each is compiled from, besides what evaluates its plan.
+_PARTS = {"pool": (load_search, load_clusters), "paper": (load_search, load_association)}
 _READING = Reading(penalty=20.0, starts=12)
 
 
@@ -81,9 +85,7 @@ def plan(
     seed_number(seed)
     if seconds is not None:
         finite("seconds", seconds, 0, open_below=True)
-    warm_up()
-    if method.startswith("paper"):
-        warm_up_association()
+    load(*_PARTS.get(method.partition(":")[0], (load_search,)))
     began = time.perf_counter()
     measure = risk_measure(scenario, risk, seed)
     edge_of, library = planner(p1(scenario, measure), seed, seconds, executor)

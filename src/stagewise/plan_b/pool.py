@@ -1,14 +1,21 @@
 """Plan B from a pool of clusters: look up, price, search the few that are left."""
 
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
+from stagewise.loading import load
 from stagewise.plans import Plan
 from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
-from stagewise.pool.pick import LARGEST_SEARCHED, pick_from_library, pick_on_the_spot
+from stagewise.pool.pick import (
+    LARGEST_SEARCHED,
+    choose,
+    online_columns,
+    pick_from_library,
+    pick_on_the_spot,
+)
 from stagewise.pool.surcharge import surcharged
 from stagewise.pool.windows import load_windows
 from stagewise.problem.statement import Mode, p0, p2
@@ -17,7 +24,7 @@ from stagewise.search.decomposed import LARGEST_WHOLE
 from stagewise.search.instance import Instance, build_instance
 from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.search.state import new_state, start_from
-from stagewise.warm_up import smallest_scenario
+from stagewise.warm_up import load_search, smallest_scenario
 from stagewise.world.rounds import Round, everybody_online
 from stagewise.world.scenario import IntArray, Scenario
 
@@ -76,23 +83,22 @@ def _search_harder(instance: Instance, found: Found, seed: int, seconds: float |
 
 def load_pool(library: Library) -> None:
     """Load or compile what picking from `library` needs, and find out what it needs to know."""
-    load_pick()
+    load(load_search, load_clusters)
     if len(library.prices.delay) > LARGEST_SEARCHED:
-        load_windows()
+        load(load_windows)
         _ = library.near
 
 
-@cache
-def load_pick() -> None:
-    """Load or compile the pick, on the smallest scenarios there are."""
+def load_clusters() -> None:
+    """Load or compile how clusters are made, priced and chosen, on the smallest scenarios there are."""
     smallest = smallest_scenario()
     # Enough data for both edges, for one of them, for none: where limits are broken more is tried.
     for data_min in (5, 10, 100):
         scenario = replace(smallest, limits=replace(smallest.limits, data_min=data_min))
         round_ = everybody_online(scenario)
-        instance = build_instance(p0(round_))
-        found = pick_from_library(instance, build_library(scenario), round_)
-        _search_harder(instance, found, 0, None)
+        library = build_library(scenario)
+        columns, _ = online_columns(library, round_)
+        choose(build_instance(p0(round_)), columns, library.prices)
 
 
 def library_of(plan: Plan) -> Library:

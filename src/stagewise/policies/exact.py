@@ -2,13 +2,13 @@
 
 import logging
 import math
-from functools import cache
 
 from stagewise.decisions import Answer
 from stagewise.exact.clusters import edge_candidates
 from stagewise.exact.pricing import even_prices
 from stagewise.exact.relaxation import relaxed_price
 from stagewise.exact.solver import relative_gap, solve_exactly
+from stagewise.loading import load
 from stagewise.policies.policy import Policy
 from stagewise.problem.statement import p0
 from stagewise.randomness import integer_seed
@@ -26,7 +26,7 @@ LOGGER = logging.getLogger(__name__)
 
 def exact_policy(scenario: Scenario, *, seed: int, seconds: float | None) -> Policy:
     """Stops at a gap of 0.1%, or after `seconds` with the bound reached by then."""
-    load_exact()
+    load(load_exact)
     return _Exact(seed, DEFAULT_SECONDS if seconds is None else seconds)
 
 
@@ -59,7 +59,6 @@ def _state(cost: float, bound: float) -> str:
     return f"cost {cost:.6g}, bound {bound:.6g}, gap {relative_gap(cost, bound):.2%}"
 
 
-@cache
 def load_exact() -> None:
     """Load or compile what the search needs, on the smallest scenario there is."""
     scenario = smallest_scenario()

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from stagewise.decisions import Answer
+from stagewise.loading import load
 from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.problem.statement import p0
 from stagewise.randomness import generator
 from stagewise.search.association import Reading, reading_of
 from stagewise.search.client_set import associate_set, best_client_set, random_client_set
 from stagewise.search.instance import COST, MEAN_KLD, MOST_CLIENTS, build_instance
-from stagewise.warm_up import warm_up_association
+from stagewise.warm_up import load_association
 from stagewise.world.costs import transmission_delay_s
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import BoolArray, FloatArray, Scenario
@@ -51,7 +52,7 @@ class _Benchmark(Policy):
     """The links that remain where the association is not optimised."""
 
     def __post_init__(self) -> None:
-        warm_up_association()
+        load(load_association)
 
     def decide(self, round_: Round) -> Answer:
         rng = generator(self.seed, "benchmark", round_.index)

@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Protocol, get_args
 
 from stagewise.decisions import Answer
+from stagewise.loading import load
 from stagewise.plan_a.planners import plan as make_plan
 from stagewise.plan_b.ccu import cluster_based_update
 from stagewise.plan_b.pool import library_of, load_pool, pool
@@ -12,7 +13,7 @@ from stagewise.plan_b.repair import repair
 from stagewise.plans import Plan
 from stagewise.policies.policy import Policy
 from stagewise.problem.statement import Mode
-from stagewise.warm_up import warm_up, warm_up_association
+from stagewise.warm_up import load_association, load_search
 from stagewise.world.checks import finite, instance_of, one_of
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray, Scenario
@@ -77,12 +78,13 @@ class PlanPolicy(Policy):
     def follow(self, plan: Plan) -> None:
         """Follow `plan`; whatever its rounds need is loaded, compiled and built now."""
         self._plan = plan
-        warm_up()
         if self.plan_b == "pool":
             load_pool(library_of(plan))
-        if self.plan_b == "ccu":
-            warm_up_association()
+        elif self.plan_b == "ccu":
+            load(load_search, load_association)
             import_module("sklearn.cluster")
+        else:
+            load(load_search)
 
     def decide(self, round_: Round) -> Answer:
         return Answer(PLAN_B[self.plan_b](self._plan, round_, self.mode, self.seconds))

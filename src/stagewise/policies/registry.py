@@ -8,6 +8,7 @@ from inspect import signature
 from typing import Any
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.loading import load
 from stagewise.plans import Plan
 from stagewise.plug_ins import load_named, names_in
 from stagewise.policies.compose import Compose
@@ -20,7 +21,7 @@ from stagewise.selection.catalogue import (
     parts_of,
     selector_names,
 )
-from stagewise.warm_up import warm_up
+from stagewise.warm_up import load_search
 from stagewise.world.checks import finite, instance_of, seed_number
 from stagewise.world.scenario import Scenario
 
@@ -157,7 +158,7 @@ def make_policy(
     seed_number(seed)
     if seconds is not None:
         finite("seconds", seconds, 0, open_below=True)
-    warm_up()
+    load(load_search)
     made: object = policy
     if isinstance(policy, str):
         made = _made_by_name(policy, scenario, seed, seconds, plan)

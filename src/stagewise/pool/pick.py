@@ -169,7 +169,7 @@ def _pick(
         found = local_search(instance, assignment, effort=_POLISH)
         if found.violation == 0 or edges > _LARGEST_TRIED:
             return found
-    chosen = _search(instance, columns, prices)
+    chosen = choose(instance, columns, prices)
     assignment = edge_of(instance, chosen, pinned)
     _serve_all(instance, chosen, assignment, prices)
     whole = local_search(instance, assignment, effort=_POLISH)
@@ -193,7 +193,7 @@ def in_order(columns: Columns) -> Columns:
     return select(columns, np.argsort(columns.edge, kind="stable"))
 
 
-def _search(instance: Instance, columns: Columns, prices: Prices) -> Columns:
+def choose(instance: Instance, columns: Columns, prices: Prices) -> Columns:
     """The best choice by pricing and a complete search; at the worst, edges go without.
 
     Where the columns at hand admit no choice, the prices say which clients are short, and columns

@@ -5,7 +5,6 @@ are priced by a few subgradient steps, those that the bound excludes are dropped
 searched to the end. Every edge has its window, of itself and those that want the same clients.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -103,7 +102,6 @@ def improve_in_windows(
         _improve(choices, choice, client_price, near, passes, likely, work)
 
 
-@cache
 def load_windows() -> None:
     """Load or compile them, on two edges that want the same client."""
     choices = Choices(

@@ -1,6 +1,7 @@
 """Counters of decisions and rounds for Prometheus; `prometheus_client` is an optional package."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -52,34 +53,50 @@ class DecisionMetrics:
         self._decision.observe(decision_ms / 1000)
 
 
-def check_metrics_port(port: int | None) -> int | None:
-    """`port` if counters can be served there."""
-    if port is None:
-        return None
-    if find_spec("prometheus_client") is None:
-        raise StagewiseError(
-            "metrics_port: needs prometheus_client: pip install 'stagewise-hfl[serve]'"
+class RunMetrics:
+    """The counters of a run, served on loopback as long as it goes on.
+
+    Parameters
+    ----------
+    port : int
+        Of 127.0.0.1.
+    """
+
+    def __init__(self, port: int) -> None:
+        if find_spec("prometheus_client") is None:
+            raise StagewiseError(
+                "metrics_port: needs prometheus_client: pip install 'stagewise-hfl[serve]'"
+            )
+        from prometheus_client import CollectorRegistry, Gauge
+
+        self._port = whole("metrics_port", port, 1, 65535)
+        self.registry = CollectorRegistry()
+        """For counters of whoever carries the run out."""
+        self._decisions = DecisionMetrics(self.registry)
+        self._accuracy = Gauge(
+            "stagewise_accuracy", "The newest test accuracy.", registry=self.registry
         )
-    return whole("metrics_port", port, 1, 65535)
+        self._newest = Gauge("stagewise_round", "The newest round, from 0.", registry=self.registry)
 
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        from prometheus_client import start_http_server
 
-def serve_metrics(port: int) -> tuple[Callable[[RoundRecord], None], Callable[[], None]]:
-    """Serve the counters of a run on loopback; what gets every round, and what ends it."""
-    from prometheus_client import CollectorRegistry, Gauge, start_http_server
+        try:
+            server, thread = start_http_server(self._port, "127.0.0.1", self.registry)
+        except OSError as error:
+            raise StagewiseError(
+                f"metrics_port = {self._port}: cannot be listened at: {error.strerror}"
+            ) from None
+        try:
+            yield
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
 
-    registry = CollectorRegistry()
-    metrics = DecisionMetrics(registry)
-    accuracy = Gauge("stagewise_accuracy", "The newest test accuracy.", registry=registry)
-    newest = Gauge("stagewise_round", "The newest round, from 0.", registry=registry)
-    try:
-        server, thread = start_http_server(port, "127.0.0.1", registry)
-    except OSError as error:
-        raise StagewiseError(
-            f"metrics_port = {port}: cannot be listened at: {error.strerror}"
-        ) from None
-
-    def add(record: RoundRecord) -> None:
-        metrics.add(
+    def add(self, record: RoundRecord) -> None:
+        self._decisions.add(
             cost=record.objective,
             delay_s=record.delay_s,
             energy_j=record.energy_j,
@@ -87,13 +104,6 @@ def serve_metrics(port: int) -> tuple[Callable[[RoundRecord], None], Callable[[]
             feasible=record.feasible,
             decision_ms=record.decision_ms,
         )
-        newest.set(record.round)
+        self._newest.set(record.round)
         if record.accuracy is not None:
-            accuracy.set(record.accuracy)
-
-    def close() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return add, close
+            self._accuracy.set(record.accuracy)

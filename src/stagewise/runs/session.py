@@ -21,7 +21,7 @@ from stagewise.runs.defence import Defence
 from stagewise.runs.directory import Recorder, RunDirectory
 from stagewise.runs.events import Event
 from stagewise.runs.loggers import make_logger
-from stagewise.runs.metrics import serve_metrics
+from stagewise.runs.metrics import RunMetrics
 from stagewise.runs.progress import announce, progress
 from stagewise.runs.records import RoundRecord
 from stagewise.runs.run import Run, RunDiverged, load_run
@@ -55,8 +55,8 @@ class Session:
     """
     show_progress: bool = False
     loggers: Sequence[str] = ()
-    metrics_port: int | None = None
-    """Where counters for Prometheus are served; nowhere by default."""
+    metrics: RunMetrics | None = None
+    """What serves counters to Prometheus, if anything does."""
 
     def run_in(self, directory: RunDirectory, recorder: Recorder) -> Run:
         """The rounds that are left of the run in `directory`, which `recorder` writes to."""
@@ -134,12 +134,11 @@ class Session:
             log_round, close = make_logger(name, self.config, so_far.path)
             stack.callback(close)
             listeners.append(log_round)
-        if self.metrics_port is not None:
-            add, close = serve_metrics(self.metrics_port)
-            stack.callback(close)
+        if self.metrics is not None:
+            stack.enter_context(self.metrics.serving())
             for record in so_far.records:
-                add(record)
-            listeners.append(add)
+                self.metrics.add(record)
+            listeners.append(self.metrics.add)
         if self.show_progress:
             done = len(so_far.records)
             listeners.append(stack.enter_context(progress(self.config.rounds, done)))

@@ -95,14 +95,24 @@ def new_state(instance: Instance) -> State:
         scratch=np.zeros(int(room.max(initial=0)) + 1, dtype=np.int64),
         risk_scratch=risk_scratch(len(instance.target), int(room.max(initial=0)) + 1),
     )
-    clear(instance, state)
+    _start(instance, state, state.edge_of.copy())
     return state
 
 
 def start_from(instance: Instance, state: State, assignment: IntArray) -> None:
     """Set `state` to `assignment`; a client whose link or place is not there is left out."""
+    _start(instance, state, writable(assignment))
+
+
+@compiled
+def _start(instance, state, assignment):
     clear(instance, state)
-    _place_all(instance, state, writable(assignment))
+    for client in range(assignment.shape[0]):
+        if assignment[client] != UNASSIGNED:
+            link = find_link(instance, client, assignment[client])
+            j = assignment[client]
+            if link >= 0 and state.member_count[j] < room_of(state, j):
+                change_edge(instance, state, j, NONE, link)
     refresh_totals(state)
 
 
@@ -150,16 +160,6 @@ def refresh_totals(state):
     state.totals[ENERGY] = energy
     state.totals[VIOLATION] = violation
     state.totals[KLD] = kld
-
-
-@compiled
-def _place_all(instance, state, assignment):
-    for client in range(assignment.shape[0]):
-        if assignment[client] != UNASSIGNED:
-            link = find_link(instance, client, assignment[client])
-            j = assignment[client]
-            if link >= 0 and state.member_count[j] < room_of(state, j):
-                change_edge(instance, state, j, NONE, link)
 
 
 @inlined

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from stagewise import __version__
 from stagewise.errors import StagewiseError, one_line, shown
 from stagewise.serve import event_routes, federation_routes, run_routes
-from stagewise.serve.gate import Gate, retry_headers
+from stagewise.serve.middleware import RequestMiddleware, retry_headers
 from stagewise.serve.page_files import page_router
 from stagewise.serve.refusals import MISTAKE, Refusal
 from stagewise.serve.requests import gather_schemas, json_answer, service_of
@@ -59,7 +59,7 @@ def make_app(
     plain = app.openapi
     app.openapi = lambda: gather_schemas(plain())  # type: ignore[method-assign]
     app.add_middleware(
-        Gate,
+        RequestMiddleware,
         access=service.access,
         metrics=service.metrics,
         rate=rate,

@@ -1,9 +1,9 @@
 """Requests about federations: created, decided, told what came of it, looked at."""
 
-from typing import Annotated
+from collections.abc import Sequence
 
 import msgspec
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from stagewise.client.wire import OutcomeReport, RoundRequest, line_of_request
 from stagewise.policies.registry import policy_names
@@ -14,12 +14,14 @@ from stagewise.serve.jobs import BoundsSettings
 from stagewise.serve.live import require_ready
 from stagewise.serve.refusals import Conflict
 from stagewise.serve.requests import (
+    AdminBody,
     Count,
+    DecideBody,
     FederationName,
     First,
     Number,
+    ReadBody,
     allowed,
-    body_of,
     body_schema,
     decoded,
     found_or,
@@ -32,11 +34,11 @@ from stagewise.serve.requests import (
 )
 from stagewise.serve.settings import FederationSettings, PlanSettings
 from stagewise.serve.sources import FederationSource, checks, tried
+from stagewise.serve.store import Entry
 from stagewise.serve.stored_plans import LIBRARY_FILE, PLAN_FILE
 from stagewise.serve.trying import TryRequest
 
 router = APIRouter(prefix="/v1", tags=["federations"])
-Body = Annotated[bytes, Depends(body_of)]
 
 
 class CreateRequest(FederationSettings, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -64,9 +66,8 @@ def methods(request: Request) -> Response:
         }
     },
 )
-def add_scenario(request: Request, body: Body) -> Response:
+def add_scenario(request: Request, body: AdminBody) -> Response:
     """Send a scenario: the content of its file, JSON, or the binary form as octets."""
-    allowed(request, "admin")
     binary = request.headers.get("content-type", "").startswith("application/octet-stream")
     scenario = service_of(request).federations.add_scenario(body, binary)
     return json_answer(
@@ -100,9 +101,8 @@ def demo(request: Request) -> Response:
 
 
 @router.put("/federations/{name}", openapi_extra=body_schema(CreateRequest))
-def create(request: Request, name: FederationName, body: Body) -> Response:
+def create(request: Request, name: FederationName, body: AdminBody) -> Response:
     """Create a federation; its policy is made in a job. Again with the same content: the same one."""
-    allowed(request, "admin", name)
     service = service_of(request)
     asked = decoded(body, CreateRequest)
     fields = {field: getattr(asked, field) for field in FederationSettings.__struct_fields__}
@@ -148,14 +148,16 @@ def scenario(request: Request, name: FederationName) -> Response:
     "/federations/{name}/decisions",
     openapi_extra=body_schema(list[str] | RoundRequest, ["c0", "c1"]),
 )
-def decide(request: Request, name: FederationName, body: Body) -> Response:
+async def decide(request: Request, name: FederationName, body: DecideBody) -> Response:
     """Decide a round: a line of a rounds file comes in, a line of a decisions file goes out.
 
     The same `round`, or the same `Idempotency-Key`, gives the same decision however often it is asked.
     """
-    allowed(request, "decide", name)
     service = service_of(request)
-    decided = service.federations.get(name).decide(_round_request(body), key_of(request))
+    key = key_of(request)
+    decided = await service.decisions.run(
+        _key(name), lambda: service.federations.get(name).decide(_round_request(body), key)
+    )
     headers = {}
     if decided.new is not None:
         service.metrics.decided(decided.new)
@@ -167,13 +169,16 @@ def decide(request: Request, name: FederationName, body: Body) -> Response:
 @router.post(
     "/federations/{name}/probe", openapi_extra=body_schema(list[str] | RoundRequest, ["c0"])
 )
-def probe(request: Request, name: FederationName, body: Body) -> Response:
+async def probe(request: Request, name: FederationName, body: DecideBody) -> Response:
     """The clients whose losses the policy wants to know before it decides; null for none."""
-    allowed(request, "decide", name)
-    live = service_of(request).federations.get(name)
-    asked = live.probe(_round_request(body))
-    ids = live.scenario.clients.ids
-    return json_answer(None if asked is None else [ids[number] for number in asked.tolist()])
+    service = service_of(request)
+
+    def probed() -> list[str] | None:
+        live = service.federations.get(name)
+        found, ids = live.probe(_round_request(body)), live.scenario.clients.ids
+        return None if found is None else [ids[number] for number in found.tolist()]
+
+    return json_answer(await service.decisions.run(_key(name), probed))
 
 
 @router.get("/federations/{name}/decisions")
@@ -181,10 +186,7 @@ def decisions(
     request: Request, name: FederationName, first: First = 0, count: Count = 1000
 ) -> Response:
     """The lines of a decisions file."""
-    allowed(request, "read", name)
-    store = service_of(request).store
-    store.federation(name)
-    return lines_answer([row.answer for row in store.decided(name, first, count)])
+    return lines_answer([row.answer for row in _decided(request, name, first, count)])
 
 
 @router.get("/federations/{name}/online")
@@ -192,15 +194,9 @@ def online(
     request: Request, name: FederationName, first: First = 0, count: Count = 1000
 ) -> Response:
     """The lines of a rounds file."""
-    allowed(request, "read", name)
-    store = service_of(request).store
-    store.federation(name)
-    return lines_answer(
-        [
-            line_of_request(msgspec.json.decode(row.asked, type=RoundRequest))
-            for row in store.decided(name, first, count)
-        ]
-    )
+    rows = _decided(request, name, first, count)
+    asked = (msgspec.json.decode(row.asked, type=RoundRequest) for row in rows)
+    return lines_answer([line_of_request(one) for one in asked])
 
 
 @router.get("/federations/{name}/rounds/{number}")
@@ -227,18 +223,22 @@ def one_round(request: Request, name: FederationName, number: Number) -> Respons
 @router.put(
     "/federations/{name}/outcomes/{number}", openapi_extra=body_schema(OutcomeReport, {}, False)
 )
-def observe(request: Request, name: FederationName, number: Number, body: Body) -> Response:
+async def observe(
+    request: Request, name: FederationName, number: Number, body: DecideBody
+) -> Response:
     """Tell what came of a round; nothing told means that all went as decided."""
-    allowed(request, "decide", name)
-    report = decoded(body, OutcomeReport)
-    new = service_of(request).federations.get(name).observe(number, report)
+    service = service_of(request)
+
+    def observed() -> bool:
+        return service.federations.get(name).observe(number, decoded(body, OutcomeReport))
+
+    new = await service.decisions.run(_key(name), observed)
     return json_answer({"round": number, "new": new})
 
 
 @router.post("/federations/{name}/plans", openapi_extra=body_schema(PlanSettings, {}, False))
-def order_plan(request: Request, name: FederationName, body: Body) -> Response:
+def order_plan(request: Request, name: FederationName, body: AdminBody) -> Response:
     """Plan again, in a job; the plan is followed from the first decision after it is ready."""
-    allowed(request, "admin", name)
     service = service_of(request)
     settings = decoded(body, PlanSettings)
     known = summary_of(service.store.federation(name))
@@ -321,11 +321,13 @@ def order_bounds(request: Request, name: FederationName) -> Response:
 
 
 @router.post("/federations/{name}/try", openapi_extra=body_schema(TryRequest, {}, False))
-def what_if(request: Request, name: FederationName, body: Body) -> Response:
+async def what_if(request: Request, name: FederationName, body: ReadBody) -> Response:
     """Decide a round again with other limits, weights, estimates or outages; nothing is kept."""
-    allowed(request, "read", name)
-    source = FederationSource(service_of(request).federations, name)
-    return json_answer(tried(source, decoded(body, TryRequest)))
+    service = service_of(request)
+    source = FederationSource(service.federations, name)
+    return json_answer(
+        await service.tries.run(_key(name), lambda: tried(source, decoded(body, TryRequest)))
+    )
 
 
 @router.get("/jobs/{number}")
@@ -344,6 +346,19 @@ def jobs(request: Request) -> Response:
     caller = service.access.caller(request.headers.get("authorization"))
     rows = service.queue.jobs()
     return json_answer([job_fields(row) for row in rows if caller.sees(row.federation)])
+
+
+def _decided(request: Request, name: str, first: int, count: int) -> Sequence[Entry]:
+    """The entries of decided rounds, for a caller who may read them."""
+    allowed(request, "read", name)
+    store = service_of(request).store
+    store.federation(name)
+    return store.decided(name, first, count)
+
+
+def _key(name: str) -> str:
+    """What requests of a federation wait under."""
+    return f"federation {name!r}"
 
 
 def _round_request(body: bytes) -> RoundRequest:

@@ -52,21 +52,21 @@ class JobQueue:
             if known is None:
                 raise
         if known is None:
-            self._database.ring()
+            self._database.notify_workers()
             return int(result.inserted_primary_key[0])  # type: ignore[index]
         if known.settings != settings:
             raise Conflict(f"{kind}: was ordered with other settings under this key")
         return int(known.number)
 
-    def bell(self) -> Event:
+    def work_event(self) -> Event:
         """What is set when a job is ordered in this process."""
-        bell = Event()
-        self._database.bells.append(bell)
-        return bell
+        event = Event()
+        self._database.work_events.append(event)
+        return event
 
-    def ring(self) -> None:
+    def notify_workers(self) -> None:
         """Wake whoever waits for a job in this process."""
-        self._database.ring()
+        self._database.notify_workers()
 
     def job(self, number: int) -> Entry:
         with self._database.reading() as connection:

@@ -21,7 +21,7 @@ from stagewise.serve.stored_plans import keep_plan, plan_of
 from stagewise.serve.trying import TryRequest, changed_scenario
 
 _LOG = logging.getLogger("stagewise.serve")
-_IDLE_S = 0.25
+_IDLE_S = 1.0
 _STOP_S = 2.0
 _KINDS = (("prepare", "plan"), ("bounds",))
 """A thread each: no proof keeps a plan waiting."""
@@ -53,7 +53,7 @@ class Workers:
     def stop(self) -> None:
         """Take up no more jobs; one under way is left to whoever comes next."""
         self._end.set()
-        self._queue.ring()
+        self._queue.notify_workers()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(_STOP_S)
@@ -64,19 +64,19 @@ class Workers:
             "plan": self._plan,
             "bounds": self._bounds,
         }
-        bell = self._queue.bell()
+        ordered = self._queue.work_event()
         while not self._end.is_set():
             try:
-                bell.clear()
+                ordered.clear()
                 job = self._queue.take(kinds)
                 if job is None:
-                    bell.wait(_IDLE_S)
+                    ordered.wait(_IDLE_S)
                     continue
                 with self._alive(job):
                     self._ended(job, carry_out[job.kind])
             except Exception as error:  # the database is away: it may come back
                 _LOG.error("jobs: %s", one_line(str(error)))
-                self._end.wait(4 * _IDLE_S)
+                self._end.wait(_IDLE_S)
 
     def _ended(self, job: Entry, carry_out: Callable[[Entry], str | None]) -> None:
         try:

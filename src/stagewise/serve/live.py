@@ -5,10 +5,9 @@ policy that is made again and told the same gives the same answers, so that any 
 from any other at any entry; which of two got to decide a round is settled by the store alone.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import BoundedSemaphore, Lock
+from threading import Lock
 from typing import NamedTuple
 
 import msgspec
@@ -22,20 +21,17 @@ from stagewise.client.wire import (
     outcome_of_report,
     round_of_request,
 )
-from stagewise.decisions import Decision, DecisionRecord, make_decision
-from stagewise.loop import tell_losses
+from stagewise.decisions import Decision, DecisionRecord
+from stagewise.loop import decide_round
 from stagewise.outcomes import expected_outcome
 from stagewise.policies.policy import Policy
 from stagewise.runs.checkpoint import state_from_bytes, state_to_bytes
-from stagewise.serve.refusals import Conflict, NotReady, TooMany
+from stagewise.serve.refusals import Conflict, NotReady
 from stagewise.serve.settings import FederationSettings, PolicyWords
 from stagewise.serve.store import Entry, NewEntry, Position, Snapshot, Store
 from stagewise.serve.stored_plans import OrderedPlans, keep_plan, plan_of
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
-
-_AT_ONCE = 8
-"""Requests of one federation; each keeps a thread that other federations need, too."""
 
 _AS_DECIDED = msgspec.json.encode(OutcomeReport())
 
@@ -57,7 +53,6 @@ class LiveFederation:
         self.name, self.created, self.scenario = name, created, scenario
         self._store = store
         self._lock = Lock()
-        self._places = BoundedSemaphore(_AT_ONCE)
         self._policy: Policy | None = None
         self._at = -1
         self._last_round = -1
@@ -80,7 +75,7 @@ class LiveFederation:
 
     def probe(self, request: RoundRequest) -> IntArray | None:
         """The clients whose losses the policy wants to know before it decides."""
-        with self._turn():
+        with self._lock:
             while True:
                 policy = self._in_step()
                 index = self._last_round + 1 if request.round is None else request.round
@@ -94,7 +89,7 @@ class LiveFederation:
 
     def decide(self, request: RoundRequest, key: str | None = None) -> Decided:
         """The decision of a round: the one that was made before, or else a new one."""
-        with self._turn():
+        with self._lock:
             while True:
                 policy = self._in_step()
                 known = self._known(request, key)
@@ -116,7 +111,7 @@ class LiveFederation:
     def observe(self, index: int, report: OutcomeReport) -> bool:
         """Tell the policy what came of a round; whether it is news."""
         told = msgspec.json.encode(report)
-        with self._turn():
+        with self._lock:
             while True:
                 policy = self._in_step()
                 known = self._store.entry(self.name, "outcome", index)
@@ -146,19 +141,6 @@ class LiveFederation:
             self._require_same(at.created)
             if self._store.append(self.name, at, [NewEntry("plan", plan=plan)], None):
                 return
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Wait for the requests before this one, unless too many do."""
-        if not self._places.acquire(blocking=False):
-            raise TooMany(
-                f"federation {self.name!r}: {_AT_ONCE} requests wait already: must be fewer"
-            )
-        try:
-            with self._lock:
-                yield
-        finally:
-            self._places.release()
 
     def _before_next(self, policy: Policy) -> list[NewEntry]:
         """What must be kept before the next decision: that the last round went as decided."""
@@ -296,17 +278,12 @@ def require_ready(row: Entry) -> None:
 
 
 def _decided(policy: Policy, round_: Round, losses: dict[int, float]) -> Decision:
-    """As `run_rounds` has a round decided."""
+    """The policy's decision, with the losses that the request tells."""
 
     def told(clients: IntArray) -> FloatArray:
         return np.array([losses.get(number, np.nan) for number in clients.tolist()])
 
-    policy.prepare(round_)
-    tell_losses(policy, round_, told)
-    asked = time.perf_counter()
-    answer = policy.decide(round_)
-    decision_ms = 1000 * (time.perf_counter() - asked)
-    return make_decision(round_, answer, method=policy.title, decision_ms=decision_ms)
+    return decide_round(policy, round_, told)
 
 
 def _entry_of(decision: Decision, request: RoundRequest, key: str | None) -> NewEntry:

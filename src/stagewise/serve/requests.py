@@ -1,11 +1,11 @@
 """What handlers of requests share: bodies, answers, names, and who is calling."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 
 from stagewise.files import decode_json
 from stagewise.serve.access import Scope, Token, require
@@ -16,7 +16,8 @@ from stagewise.world.checks import LARGEST_COUNT
 
 T = TypeVar("T")
 
-LARGEST_BODY = 64 * 2**20
+LARGEST_BODY: dict[Scope, int] = {"read": 4 * 2**20, "decide": 64 * 2**20, "admin": 64 * 2**20}
+"""Bytes that are read of a request that needs a scope."""
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 
 Number = Annotated[int, Path(ge=0, le=LARGEST_COUNT)]
@@ -38,16 +39,30 @@ def allowed(request: Request, scope: Scope, federation: str | None = None) -> To
     return caller
 
 
-async def body_of(request: Request) -> bytes:
-    """The body, up to the largest that is taken; of a caller who is not known nothing is read."""
-    service_of(request).access.caller(request.headers.get("authorization"))
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > LARGEST_BODY:
-            raise TooLarge(f"body: is larger than {LARGEST_BODY} bytes: must be smaller")
-        parts.append(part)
-    return b"".join(parts)
+def _body_for(scope: Scope) -> Callable[[Request], Awaitable[bytes]]:
+    """What reads a body up to the largest that is taken; of a caller who may not, nothing is read."""
+
+    async def read(request: Request) -> bytes:
+        allowed(request, scope, request.path_params.get("name"))
+        largest = LARGEST_BODY[scope]
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) > largest:
+            raise TooLarge(f"body: is of {announced} bytes: must be of at most {largest}")
+        parts, size = [], 0
+        async for part in request.stream():
+            size += len(part)
+            if size > largest:
+                raise TooLarge(f"body: is larger than {largest} bytes: must be smaller")
+            parts.append(part)
+        return b"".join(parts)
+
+    return read
+
+
+ReadBody = Annotated[bytes, Depends(_body_for("read"))]
+DecideBody = Annotated[bytes, Depends(_body_for("decide"))]
+AdminBody = Annotated[bytes, Depends(_body_for("admin"))]
+"""The body of a request, for callers with this scope for the federation that it names, if any."""
 
 
 def decoded(body: bytes, kind: type[T]) -> T:

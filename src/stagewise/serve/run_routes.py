@@ -4,11 +4,11 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from stagewise.serve.bounds import known_bounds
-from stagewise.serve.federation_routes import Body
 from stagewise.serve.jobs import BoundsSettings
 from stagewise.serve.requests import (
     Count,
     First,
+    ReadBody,
     RunName,
     allowed,
     body_schema,
@@ -18,7 +18,7 @@ from stagewise.serve.requests import (
     service_of,
 )
 from stagewise.serve.sources import RunSource, checks, tried
-from stagewise.serve.trying import TryRequest
+from stagewise.serve.trying import Tried, TryRequest
 
 router = APIRouter(prefix="/v1", tags=["runs"])
 
@@ -75,8 +75,11 @@ def order_bounds(request: Request, run: RunName) -> Response:
 
 
 @router.post("/run/try", openapi_extra=body_schema(TryRequest, {}, False))
-def what_if(request: Request, run: RunName, body: Body) -> Response:
+async def what_if(request: Request, run: RunName, body: ReadBody) -> Response:
     """Decide a round again with other limits, weights, estimates or outages; nothing is kept."""
-    allowed(request, "read")
-    source = RunSource(service_of(request).runs, run)
-    return json_answer(tried(source, decoded(body, TryRequest)))
+    service = service_of(request)
+
+    def answered() -> Tried:
+        return tried(RunSource(service.runs, run), decoded(body, TryRequest))
+
+    return json_answer(await service.tries.run(f"run {run!r}", answered))

@@ -8,7 +8,12 @@ from stagewise.serve.job_queue import JobQueue
 from stagewise.serve.jobs import Workers
 from stagewise.serve.metrics import ServiceMetrics
 from stagewise.serve.runs_folder import RunsFolder
+from stagewise.serve.serial_executor import SerialExecutor
 from stagewise.serve.store import Store
+
+_DECISION_THREADS = 64
+"""As many federations may decide at once."""
+_TRY_THREADS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +27,10 @@ class Service:
     workers: Workers
     access: Access
     metrics: ServiceMetrics
+    decisions: SerialExecutor
+    """Where policies decide and learn, by federation: however slow, other requests have threads."""
+    tries: SerialExecutor
+    """Where something is tried, by federation or run."""
 
     @classmethod
     def open(cls, store_url: str, runs: str | None, access: Access) -> "Service":
@@ -29,9 +38,21 @@ class Service:
         federations, folder = Federations(store), RunsFolder(runs)
         queue = JobQueue(store.database)
         workers = Workers(queue, federations, folder)
-        return cls(store, federations, queue, folder, workers, access, ServiceMetrics())
+        return cls(
+            store,
+            federations,
+            queue,
+            folder,
+            workers,
+            access,
+            ServiceMetrics(),
+            SerialExecutor("decisions", _DECISION_THREADS),
+            SerialExecutor("tries", _TRY_THREADS),
+        )
 
     def close(self) -> None:
+        self.decisions.close()
+        self.tries.close()
         self.workers.stop()
         self.federations.close()
         self.store.close()

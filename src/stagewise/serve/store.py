@@ -22,7 +22,7 @@ def _or_before(name: str) -> Any:
     return func.coalesce(bindparam(f"new_{name}", type_=column.type), column)
 
 
-# What every decision asks is built once: building a statement takes longer than carrying it out.
+# What every decision asks.
 _FEDERATION = FEDERATIONS.c.name == bindparam("federation_name")
 _POSITION = select(FEDERATIONS.c.created, FEDERATIONS.c.last).where(_FEDERATION)
 _ADVANCE = (
@@ -82,6 +82,9 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self.database = Database(url)
+        self._position = self.database.driver_statement(_POSITION)
+        self._advance = self.database.driver_statement(_ADVANCE)
+        self._add_entries = self.database.driver_statement(_ADD_ENTRIES)
 
     def close(self) -> None:
         self.database.close()
@@ -147,7 +150,7 @@ class Store:
                     f"name = {name!r}: is taken by a federation with another scenario or other options"
                 ) from None
             return False
-        self.database.ring()
+        self.database.notify_workers()
         return True
 
     def federation(self, name: str) -> Entry:
@@ -160,8 +163,8 @@ class Store:
         return found
 
     def position(self, name: str) -> Position:
-        with self.database.reading() as connection:
-            found = connection.execute(_POSITION, {"federation_name": name}).first()
+        with self.database.driver_cursor(writes=False) as cursor:
+            found = self._position.execute(cursor, {"federation_name": name}).fetchone()
         if found is None:
             raise Unknown(f"federation {name!r}: must be one that was created before")
         return Position(*found)
@@ -210,22 +213,19 @@ class Store:
             "new_snapshot_at": None if snapshot is None else snapshot.at,
             "new_snapshot": None if snapshot is None else snapshot.state,
         }
-        with self.database.writing() as connection:
-            changed = connection.execute(_ADVANCE, values)
-            if changed.rowcount == 0:
+        rows = [
+            {
+                "federation": name,
+                "number": at.last + 1 + place,
+                "created": now,
+                **msgspec.structs.asdict(entry),
+            }
+            for place, entry in enumerate(entries)
+        ]
+        with self.database.driver_cursor(writes=True) as cursor:
+            if self._advance.execute(cursor, values).rowcount == 0:
                 return False
-            connection.execute(
-                _ADD_ENTRIES,
-                [
-                    {
-                        "federation": name,
-                        "number": at.last + 1 + place,
-                        "created": now,
-                        **msgspec.structs.asdict(entry),
-                    }
-                    for place, entry in enumerate(entries)
-                ],
-            )
+            self._add_entries.execute_many(cursor, rows)
         return True
 
     def entries_after(self, name: str, number: int, limit: int | None = None) -> Sequence[Entry]:

@@ -18,7 +18,7 @@ from stagewise.robust.rules import Aggregator
 from stagewise.runs.config import Participation, Replanning, RunConfig, make_config
 from stagewise.runs.directory import CONFIG, ONLINE, SCENARIO, RunDirectory, check_unused
 from stagewise.runs.loggers import check_loggers
-from stagewise.runs.metrics import check_metrics_port
+from stagewise.runs.metrics import RunMetrics
 from stagewise.runs.progress import announce
 from stagewise.runs.run import Run, load_run
 from stagewise.runs.session import Session, policy_of_folder, policy_of_run
@@ -208,7 +208,7 @@ def simulate(
             carrier,
             show_progress=show_progress,
             loggers=loggers,
-            metrics_port=check_metrics_port(metrics_port),
+            metrics=None if metrics_port is None else RunMetrics(metrics_port),
         )
         if out is None:
             return session.run(Run(config, world, online, [], [], None, times.plan_ms))

@@ -80,7 +80,9 @@ def save_rounds(rounds: Sequence[Round], path: str | Path) -> None:
 
 def round_from_line(scenario: Scenario, record: RoundLine, index: int) -> Round:
     """The round that a line speaks of."""
-    online = round_of(scenario, record.online, index).online
+    plain = round_of(scenario, record.online, index)
+    if not (record.cpu_hz or record.links or record.down):
+        return plain
     own = {name: np.full(len(scenario.links), np.nan) for name in LINK_RULES}
     own["cpu_hz"] = np.full(len(scenario.clients), np.nan)
     for name, value in record.cpu_hz.items():
@@ -103,7 +105,7 @@ def round_from_line(scenario: Scenario, record: RoundLine, index: int) -> Round:
         if name in known:
             known[name] = overridden(usual, known[name])
     up = _up(scenario, record.down) if record.down else None
-    return Round(scenario, online, index, up=up, **known)
+    return Round(scenario, plain.online, index, up=up, **known)
 
 
 def _up(scenario: Scenario, down: Mapping[str, list[str]] | list[str]) -> BoolArray:

@@ -1,4 +1,4 @@
-"""A SuperLink behind its door: `flower-superlink`, with the files of a role's folder.
+"""A SuperLink behind its request filter: `flower-superlink`, with the files of a role's folder.
 
 `python -m stagewise.deploy.apps.superlink_app --superlink 10.0.0.1:9092 --folder cloud
 --object-bytes 1000000`. Who may connect is in the folder's `nodes`, a public key for each name; it may

@@ -27,7 +27,6 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from stagewise.deploy.door import NOTE, SEEN, WAIT
 from stagewise.deploy.flower_api.requests import (
     WAIT_S,
     App,
@@ -37,6 +36,7 @@ from stagewise.deploy.flower_api.requests import (
     new_client,
     upload,
 )
+from stagewise.deploy.request_filter import NOTE, SEEN, WAIT
 from stagewise.errors import StagewiseError, one_line
 
 _PAUSE_S = 0.02

@@ -20,7 +20,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
-from stagewise.deploy.door import LAST, SEEN, TOKEN
+from stagewise.deploy.request_filter import LAST, SEEN, TOKEN
 from stagewise.errors import StagewiseError, one_line
 from stagewise.fates import Fate
 

@@ -38,7 +38,6 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, SuperExecAuthHttpInterceptor
 from flwr.supercore.runtime import RuntimeHttpClient
 
-from stagewise.deploy.door import PRESENT, SEEN, TOKEN, WAIT
 from stagewise.deploy.flower_api.requests import (
     WAIT_S,
     Headers,
@@ -49,6 +48,7 @@ from stagewise.deploy.flower_api.requests import (
     new_client,
     upload,
 )
+from stagewise.deploy.request_filter import PRESENT, SEEN, TOKEN, WAIT
 
 ACQUIRE_S = 60.0
 """How long a SuperLink may take to give out the task of a run."""

@@ -1,4 +1,4 @@
-"""A SuperLink in this process, behind the door; and the register of the nodes that may connect."""
+"""A SuperLink in this process behind its request filter; the register of nodes that may connect."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIG
 from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-from stagewise.deploy.door import Door, Member, Refused
 from stagewise.deploy.flower_api.server_run import control_token, metrics_token
 from stagewise.deploy.limits import save_refused
 from stagewise.deploy.presence import Contacts
+from stagewise.deploy.request_filter import Member, Refused, RequestFilter
 from stagewise.errors import StagewiseError
 from stagewise.files import read_bytes
 
@@ -146,7 +146,7 @@ class NodeRegister:
 def run_superlink(
     options: Sequence[str], nodes: Path, secret: bytes, object_bytes: int, contacts: Contacts
 ) -> None:
-    """Serve as `flower-superlink` with these options would, behind a door; until it is ended.
+    """Serve as `flower-superlink` with these options would, behind a request filter; until it is ended.
 
     Who may connect is in the folder `nodes`; `contacts` are those who are in touch.
     """
@@ -159,8 +159,8 @@ def run_superlink(
         "contacts": contacts,
         "record": lambda refused: save_refused(refused, nodes.parent),
     }
-    door = middleware(Door, object_bytes=object_bytes, **settings)
-    extensions.get_middleware = lambda: (door,)
+    filtered = middleware(RequestFilter, object_bytes=object_bytes, **settings)
+    extensions.get_middleware = lambda: (filtered,)
     sys.argv = ["flower-superlink", *options]
     config = program._parse_superlink_lifespan_config()
     app = create_app(config, program.SuperLinkLifespan)

@@ -7,6 +7,18 @@ export const colourOf = (method) => METHODS[method] ?? OTHER;
 
 const open = new Set();
 
+// plotly.js takes longer to start than everything else on the page: it is loaded when a chart is first drawn.
+let library = null;
+function plotly() {
+  library ??= new Promise((resolve, reject) => {
+    const script = el("script", { src: "/page/plotly.min.js" });
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => { library = null; reject(new Error("plotly.min.js cannot be loaded")); };
+    document.head.append(script);
+  });
+  return library;
+}
+
 function layoutOf(chart) {
   const axis = { gridcolor: css("--grid"), zerolinecolor: css("--line"), linecolor: css("--line"), automargin: true };
   return {
@@ -30,13 +42,15 @@ export function chartSection(title, chart) {
     const found = chart.traces.flatMap((trace) => trace.x.map((x, place) => [trace.name ?? title, x, trace.y[place]]));
     keep(`${name}.csv`, csv(["series", chart.x, chart.y], found), "text/csv");
   };
-  const picture = (format) => () =>
-    Plotly.downloadImage(box, { format, width: 1000, height: 560, filename: name });
+  const picture = (format) => async () =>
+    (await plotly()).downloadImage(box, { format, width: 1000, height: 560, filename: name });
   const made = section(title, [["PNG", picture("png")], ["SVG", picture("svg")], ["CSV", rows]], box);
-  made.redraw = () => {
+  made.redraw = async () => {
     chart.draw(chart);
     made.hidden = chart.traces.length === 0;
-    if (!made.hidden) Plotly.react(box, chart.traces, layoutOf(chart), { displayModeBar: false, responsive: true });
+    if (made.hidden) return;
+    const { react } = await plotly();
+    if (open.has(made) && chart.traces.length) react(box, chart.traces, layoutOf(chart), { displayModeBar: false, responsive: true });
   };
   open.add(made);
   return made;

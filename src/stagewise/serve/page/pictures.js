@@ -245,28 +245,26 @@ export class MatrixPicture {
   }
 
   #fill(clients, rounds, theme) {
-    const rgb = (colour) => [1, 3, 5].map((from) => parseInt(colour.slice(from, from + 2), 16));
-    const off = rgb(theme), idle = rgb(css("--off")), colours = this.source.world.edges.map((_, n) => rgb(edgeColour(n)));
     const all = Array.from({ length: rounds }, (_, place) => this.source.states(place));
     const home = new Int32Array(clients).fill(1e6), times = new Int32Array(clients);
-    for (const states of all) states.forEach((state, client) => {
+    for (const states of all) for (let client = 0; client < clients; client += 1) {
+      const state = states[client];
       if (state >= 0) { times[client] += 1; if (home[client] === 1e6) home[client] = state; }
-    });
+    }
     this.order = Array.from({ length: clients }, (_, n) => n)
       .sort((a, b) => home[a] - home[b] || times[b] - times[a] || a - b);
     this.cells = el("canvas");
     this.cells.width = rounds;
     this.cells.height = clients;
     const context = this.cells.getContext("2d"), image = context.createImageData(rounds, clients);
-    this.order.forEach((client, row) => {
-      for (let place = 0; place < rounds; place += 1) {
-        const state = all[place][client];
-        const colour = state === -2 ? off : state === -1 ? idle : colours[state];
-        const at = 4 * (row * rounds + place);
-        for (let part = 0; part < 3; part += 1) image.data[at + part] = colour[part];
-        image.data[at + 3] = 255;
-      }
-    });
+    // A pixel as one number, with its parts in the order of this machine's bytes.
+    const pixel = (colour) => new Uint32Array(Uint8Array.of(...[1, 3, 5].map((from) => parseInt(colour.slice(from, from + 2), 16)), 255).buffer)[0];
+    const colours = [theme, css("--off"), ...this.source.world.edges.map((_, n) => edgeColour(n))].map(pixel);
+    const pixels = new Uint32Array(image.data.buffer);
+    for (let place = 0; place < rounds; place += 1) {
+      const states = all[place];
+      for (let row = 0; row < clients; row += 1) pixels[row * rounds + place] = colours[states[this.order[row]] + 2];
+    }
     context.putImageData(image, 0, 0);
   }
 }

@@ -25,6 +25,7 @@ export class Source {
     this.query = kind === "run" ? `?run=${encodeURIComponent(name)}` : "";
     this.decisions = []; this.online = []; this.records = []; this.bounds = new Map(); this.live = [];
     this.longTerm = new Map();
+    this.known = [];
   }
 
   path(what, more = "") {
@@ -39,12 +40,10 @@ export class Source {
   async load() {
     this.summary = await json("GET", this.path(""));
     const address = this.kind === "run" ? this.file("scenario.json") : this.path("/scenario");
-    const answer = await ask("GET", address);
+    const [answer] = await Promise.all([ask("GET", address), this.loadPlan(), this.update()]);
     if (answer.headers.get("Content-Type") !== "application/json") throw new Error(
       "The scenario is in the binary form, which this page does not read.");
     this.world = worldOf(await answer.json());
-    await this.loadPlan();
-    await this.update();
     return this;
   }
 
@@ -66,7 +65,7 @@ export class Source {
       if (complete !== before || before === 0) {
         const names = ["rounds.jsonl", "decisions.jsonl", "online.jsonl"];
         const [records, decisions, online] = await Promise.all(names.map((name) => lines(this.file(name))));
-        this.records = records; this.decisions = decisions; this.online = online;
+        this.records = records; this.decisions = decisions; this.online = online; this.known = [];
         if (this.summary.deployed) {
           this.live = this.has("live.jsonl") ? await lines(this.file("live.jsonl")) : [];
           this.status = this.has("status.json") ? await json("GET", this.file("status.json")) : null;
@@ -108,15 +107,18 @@ export class Source {
     }, signal);
   }
 
-  // Who does what in a round: -2 offline, -1 idle, else the number of the edge.
+  // Who does what in a round: -2 offline, -1 idle, else the number of the edge. Not to be changed.
   states(place) {
-    const states = new Int16Array(this.world.clients.length).fill(-2);
+    return (this.known[place] ??= this.#statesOf(place));
+  }
+
+  #statesOf(place) {
+    const { clientNumber, edgeNumber, clients } = this.world;
+    const states = new Int16Array(clients.length).fill(-2);
     if (place < 0) return states.fill(-1);
-    const line = this.online[place];
-    for (const id of Array.isArray(line) ? line : line.online) states[this.world.clientNumber.get(id)] = -1;
-    for (const [id, edge] of Object.entries(this.decisions[place].assignment)) {
-      states[this.world.clientNumber.get(id)] = this.world.edgeNumber.get(edge);
-    }
+    const line = this.online[place], { assignment } = this.decisions[place];
+    for (const id of Array.isArray(line) ? line : line.online) states[clientNumber.get(id)] = -1;
+    for (const id in assignment) states[clientNumber.get(id)] = edgeNumber.get(assignment[id]);
     return states;
   }
 

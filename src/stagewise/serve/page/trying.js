@@ -13,6 +13,9 @@ const LIMITS = [
   ["continuity", "weights", "Weight of continuity", 0.1],
 ];
 
+const MANY = 500;
+const MOST = 20000;
+
 const rounded = (value) => Math.round(1000 * value) / 1000;
 
 export class TryPanel {
@@ -39,8 +42,8 @@ export class TryPanel {
       this.downs.set(edge.id, box);
       return el("label", {}, box, edge.id);
     }));
-    this.client = el("select", { "aria-label": "Client", onchange: () => this.#showClient() },
-      ...world.clients.slice(0, 20000).map((client) => el("option", { value: client.id }, client.id)));
+    this.client = el("select", { "aria-label": "Client", onchange: () => this.#showClient(), onfocus: () => this.#offer(Infinity) });
+    this.#offer(MANY);
     this.online = el("select", { "aria-label": "In this round", onchange: () => this.#switch() },
       ...["as it was", "online", "offline"].map((text) => el("option", {}, text)));
     this.likely = el("input", { type: "number", min: 0, max: 1, step: 0.05, "aria-label": "Availability",
@@ -54,6 +57,12 @@ export class TryPanel {
     this.#showClient();
   }
 
+  // Put clients into the list to choose from: many of them only once somebody wants to choose.
+  #offer(count) {
+    const offered = this.client.options.length, { clients } = this.source.world;
+    this.client.append(...clients.slice(offered, Math.min(count, MOST)).map(({ id }) => new Option(id, id)));
+  }
+
   pick({ client, edge }) {
     const { world } = this.source;
     if (edge !== undefined) {
@@ -62,6 +71,7 @@ export class TryPanel {
       return;
     }
     const id = world.clients[client].id;
+    if (client >= this.client.options.length) this.#offer(Infinity);
     this.client.value = id;
     const now = this.switched.get(id) ?? (this.source.states(this.place())[client] !== -2);
     this.switched.set(id, !now);

@@ -79,7 +79,7 @@ export async function oneSource(main, kind, name, play, signal) {
   main.replaceChildren(el("p", { class: "soft" }, "Loading …"));
   const source = await new Source(kind, name).load();
   const { world } = source;
-  let place = source.decisions.length - 1, timer = null, tried = null, bars = null, frame = null;
+  let place = source.decisions.length - 1, timer = null, tried = null, bars = null, frame = null, rest = null;
   const cards = el("div", { class: "cards" });
   const slider = el("input", { type: "range", min: 0, value: 0, "aria-label": "Round", oninput: () => select(slider.valueAsNumber) });
   const shown = el("output", {});
@@ -177,6 +177,7 @@ export async function oneSource(main, kind, name, play, signal) {
     const d = tried?.result.decision ?? source.decisions[place];
     let states = source.states(place);
     if (tried) {
+      states = states.slice();
       if (tried.online) { states.fill(-2); for (const id of tried.online) states[world.clientNumber.get(id)] = -1; }
       states.forEach((state, n) => { if (state >= 0) states[n] = -1; });
       for (const [id, edge] of Object.entries(d.assignment)) states[world.clientNumber.get(id)] = world.edgeNumber.get(edge);
@@ -191,8 +192,7 @@ export async function oneSource(main, kind, name, play, signal) {
     matrix.draw(place);
     clearTimeout(bars);
     // The bars of many edges take longer than a step of the slider may.
-    if (world.edges.length > 20) bars = setTimeout(drawBars, 150);
-    else drawBars();
+    bars = setTimeout(drawBars, world.edges.length > 20 ? 150 : 0);
     const total = source.decisions.length;
     slider.max = Math.max(0, total - 1);
     slider.value = place;
@@ -229,9 +229,14 @@ export async function oneSource(main, kind, name, play, signal) {
 
   function drawAll() {
     summary();
-    for (const made of charts) made.redraw();
     drawRound();
-    drawTable();
+    // Map and matrix are shown before charts are begun with.
+    clearTimeout(rest);
+    rest = setTimeout(() => {
+      if (signal.aborted) return;
+      for (const made of charts) made.redraw();
+      drawTable();
+    });
   }
 
   function select(found) {

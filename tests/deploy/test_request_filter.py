@@ -1,4 +1,4 @@
-"""What a SuperLink's door lets through, and what it refuses before a body is read."""
+"""What a SuperLink's request filter lets through, and what it refuses before a body is read."""
 
 import asyncio
 from collections.abc import MutableMapping, Sequence
@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from stagewise.deploy.door import (
+from stagewise.deploy.limits import Rates, SeenOnce
+from stagewise.deploy.presence import GRACE_S, Contacts
+from stagewise.deploy.request_filter import (
     FLEET,
     LAST,
     METRICS,
@@ -15,16 +17,14 @@ from stagewise.deploy.door import (
     SEEN,
     TOKEN,
     WAIT,
-    Door,
     Member,
     Receive,
     Refused,
+    RequestFilter,
     Scope,
     Send,
     is_own,
 )
-from stagewise.deploy.limits import Rates, SeenOnce
-from stagewise.deploy.presence import GRACE_S, Contacts
 
 HERE, THERE = "10.0.0.1", "10.0.0.2"
 SECRET, OBJECT_BYTES = "token", 100_000
@@ -60,8 +60,8 @@ class Clock:
         return self.now
 
 
-class Gate:
-    """A door before an application that answers 200 to everything and keeps what it was given."""
+class FilterCase:
+    """A filter before an application that answers 200 to everything and keeps what it was given."""
 
     def __init__(self) -> None:
         self.passed: list[tuple[str, bytes]] = []
@@ -69,7 +69,7 @@ class Gate:
         self.register, self.clock = Register(), Clock()
         self.contacts = Contacts()
         self.taken = 0
-        self.door = Door(
+        self.filter = RequestFilter(
             self._app,
             self.register,
             SECRET,
@@ -118,7 +118,7 @@ class Gate:
         async def send(message: MutableMapping[str, Any]) -> None:
             sent.append(message)
 
-        await self.door(scope, receive, send)
+        await self.filter(scope, receive, send)
         return sent
 
     def ask(self, *arguments: Any, **named: Any) -> int:
@@ -131,8 +131,8 @@ class Gate:
 
 
 @pytest.fixture
-def gate() -> Gate:
-    return Gate()
+def case() -> FilterCase:
+    return FilterCase()
 
 
 OWNERS_PATHS = [
@@ -152,10 +152,12 @@ OWNERS_PATHS = [
 
 class TestControl:
     @pytest.mark.parametrize("path", OWNERS_PATHS)
-    def test_other_machines_are_refused_what_is_the_owners(self, gate: Gate, path: str) -> None:
-        assert gate.ask(path, {TOKEN: SECRET}) == 403
-        assert gate.ask(path, gate.signed(**{TOKEN: SECRET})) == 403
-        assert gate.passed == []
+    def test_other_machines_are_refused_what_is_the_owners(
+        self, case: FilterCase, path: str
+    ) -> None:
+        assert case.ask(path, {TOKEN: SECRET}) == 403
+        assert case.ask(path, case.signed(**{TOKEN: SECRET})) == 403
+        assert case.passed == []
 
     @pytest.mark.fault(
         "A program of the server's own machine lists, starts or stops runs without the token",
@@ -163,19 +165,21 @@ class TestControl:
     )
     @pytest.mark.parametrize("path", OWNERS_PATHS)
     @pytest.mark.parametrize("client", [HERE, "127.0.0.1", "127.8.9.1", "::1"])
-    def test_so_is_this_machine_without_the_token(self, gate: Gate, path: str, client: str) -> None:
+    def test_so_is_this_machine_without_the_token(
+        self, case: FilterCase, path: str, client: str
+    ) -> None:
         for headers in ({}, {TOKEN: "x"}, {TOKEN: ""}, {TOKEN: SECRET + "x"}, {TOKEN: "\u00fc"}):
-            assert gate.ask(path, headers, client=client) == 401
-        assert gate.passed == []
-        assert gate.ask(path, {TOKEN: SECRET}, client=client) == 200
+            assert case.ask(path, headers, client=client) == 401
+        assert case.passed == []
+        assert case.ask(path, {TOKEN: SECRET}, client=client) == 200
 
-    def test_a_websocket_is_closed(self, gate: Gate) -> None:
-        answer = asyncio.run(gate.request("/v1/control/stream", kind="websocket", client=HERE))
+    def test_a_websocket_is_closed(self, case: FilterCase) -> None:
+        answer = asyncio.run(case.request("/v1/control/stream", kind="websocket", client=HERE))
         assert answer == [{"type": "websocket.close", "code": 1008}]
 
-    def test_the_servers_own_start_and_end_pass(self, gate: Gate) -> None:
-        asyncio.run(gate.request("", kind="lifespan"))
-        assert len(gate.passed) == 1
+    def test_the_servers_own_start_and_end_pass(self, case: FilterCase) -> None:
+        asyncio.run(case.request("", kind="lifespan"))
+        assert len(case.passed) == 1
 
     @pytest.mark.parametrize("client", [None, "", "testclient"])
     def test_an_unknown_sender_is_another_machine(self, client: str | None) -> None:
@@ -184,169 +188,175 @@ class TestControl:
 
 
 class TestNodes:
-    def test_who_signs_is_let_through_from_anywhere(self, gate: Gate) -> None:
-        assert gate.ask(f"{FLEET}send-node-heartbeat", gate.signed(), b"beat") == 200
-        assert gate.passed == [(f"{FLEET}send-node-heartbeat", b"beat")]
+    def test_who_signs_is_let_through_from_anywhere(self, case: FilterCase) -> None:
+        assert case.ask(f"{FLEET}send-node-heartbeat", case.signed(), b"beat") == 200
+        assert case.passed == [(f"{FLEET}send-node-heartbeat", b"beat")]
 
     @pytest.mark.parametrize("headers", [{}, {"key": "c9", "signature": "1"}])
-    def test_nothing_of_a_strangers_body_is_read(self, gate: Gate, headers: dict[str, str]) -> None:
+    def test_nothing_of_a_strangers_body_is_read(
+        self, case: FilterCase, headers: dict[str, str]
+    ) -> None:
         for client in (THERE, "127.0.0.1"):
             for path in (f"{FLEET}push-object", f"{FLEET}pull-messages", NOTE):
-                assert gate.ask(path, headers, b"x" * 50_000, client=client) == 401
-        assert (gate.taken, gate.passed) == (0, [])
+                assert case.ask(path, headers, b"x" * 50_000, client=client) == 401
+        assert (case.taken, case.passed) == (0, [])
 
-    def test_a_request_that_was_sent_before_is_refused(self, gate: Gate) -> None:
-        headers = gate.signed()
+    def test_a_request_that_was_sent_before_is_refused(self, case: FilterCase) -> None:
+        headers = case.signed()
         path = f"{FLEET}push-object"
-        assert gate.ask(path, headers) == 200
-        assert gate.ask(path, headers) == 401
-        assert gate.ask(f"{FLEET}pull-object", headers) == 401
-        gate.clock.now += 300
-        assert gate.ask(path, headers) == 401
-        assert gate.door.refused.count == {"c0: a request that was sent before": 3}
+        assert case.ask(path, headers) == 200
+        assert case.ask(path, headers) == 401
+        assert case.ask(f"{FLEET}pull-object", headers) == 401
+        case.clock.now += 300
+        assert case.ask(path, headers) == 401
+        assert case.filter.refused.count == {"c0: a request that was sent before": 3}
 
     @pytest.mark.parametrize("announced", [True, False])
     def test_a_body_that_is_too_large_is_not_read_to_its_end(
-        self, gate: Gate, announced: bool
+        self, case: FilterCase, announced: bool
     ) -> None:
         for path, limit in ((f"{FLEET}push-object", OBJECT_BYTES), (f"{FLEET}get-run", 65536)):
-            gate.taken = 0
+            case.taken = 0
             body = b"x" * (3 * limit)
-            headers = gate.signed(**({"content-length": str(len(body))} if announced else {}))
-            assert gate.ask(path, headers, body) == 413
-            assert gate.taken <= (0 if announced else limit + 1000)
-            assert gate.ask(path, gate.signed(), b"x" * limit) == 200
-        assert gate.ask(path, gate.signed(**{"content-length": "-1"})) == 413
+            headers = case.signed(**({"content-length": str(len(body))} if announced else {}))
+            assert case.ask(path, headers, body) == 413
+            assert case.taken <= (0 if announced else limit + 1000)
+            assert case.ask(path, case.signed(), b"x" * limit) == 200
+        assert case.ask(path, case.signed(**{"content-length": "-1"})) == 413
 
-    def test_nobody_answers_in_the_name_of_another(self, gate: Gate) -> None:
+    def test_nobody_answers_in_the_name_of_another(self, case: FilterCase) -> None:
         path = f"{FLEET}push-messages"
-        assert gate.ask(path, gate.signed("c0"), b"10 10") == 200
-        assert gate.ask(path, gate.signed("c0"), b"11") == 403
-        assert gate.ask(path, gate.signed("c0"), b"10 11") == 403
-        assert gate.door.refused.count == {"c0: sends in the name of another": 2}
+        assert case.ask(path, case.signed("c0"), b"10 10") == 200
+        assert case.ask(path, case.signed("c0"), b"11") == 403
+        assert case.ask(path, case.signed("c0"), b"10 11") == 403
+        assert case.filter.refused.count == {"c0: sends in the name of another": 2}
 
-    def test_nobody_but_the_server_sends_orders(self, gate: Gate) -> None:
+    def test_nobody_but_the_server_sends_orders(self, case: FilterCase) -> None:
         path = f"{FLEET}push-messages"
-        assert gate.ask(path, gate.signed("c0"), b"1!") == 403  # as if from the server
-        assert gate.ask(path, gate.signed("c0"), b"10!") == 403
-        assert len(gate.passed) == 0
-        assert gate.door.refused.count == {"c0: sends an order, as only the server may": 2}
+        assert case.ask(path, case.signed("c0"), b"1!") == 403  # as if from the server
+        assert case.ask(path, case.signed("c0"), b"10!") == 403
+        assert len(case.passed) == 0
+        assert case.filter.refused.count == {"c0: sends an order, as only the server may": 2}
 
     @pytest.mark.fault("A node floods its server", "it is slowed down, the others are not")
-    def test_too_many_requests_are_refused_and_later_ones_are_not(self, gate: Gate) -> None:
+    def test_too_many_requests_are_refused_and_later_ones_are_not(self, case: FilterCase) -> None:
         async def flood(name: str, count: int) -> list[int]:
             path = f"{FLEET}send-node-heartbeat"
-            answers = [await gate.request(path, gate.signed(name)) for _ in range(count)]
+            answers = [await case.request(path, case.signed(name)) for _ in range(count)]
             return [answer[0]["status"] for answer in answers]
 
         statuses = asyncio.run(flood("c0", 1200))
         assert (statuses.count(200), statuses.count(429)) == (1000, 200)
         assert asyncio.run(flood("c1", 1)) == [200]
-        gate.clock.now += 1.0
+        case.clock.now += 1.0
         assert asyncio.run(flood("c0", 1)) == [200]
-        assert len(gate.said) == 1  # not 200 lines
+        assert len(case.said) == 1  # not 200 lines
 
-    def test_strangers_are_slowed_down_and_nodes_at_their_address_are_not(self, gate: Gate) -> None:
-        statuses = [gate.ask(f"{FLEET}push-object") for _ in range(150)]
+    def test_strangers_are_slowed_down_and_nodes_at_their_address_are_not(
+        self, case: FilterCase
+    ) -> None:
+        statuses = [case.ask(f"{FLEET}push-object") for _ in range(150)]
         assert (statuses.count(401), statuses.count(429)) == (100, 50)
-        assert gate.ask(f"{FLEET}push-object", gate.signed()) == 200
+        assert case.ask(f"{FLEET}push-object", case.signed()) == 200
 
     @pytest.mark.fault("A second process with a connected node's key", "it is refused")
-    def test_a_second_process_of_the_same_name_is_refused(self, gate: Gate) -> None:
+    def test_a_second_process_of_the_same_name_is_refused(self, case: FilterCase) -> None:
         async def act() -> list[int]:
-            assert (await self.activate(gate))[0]["status"] == 200
+            assert (await self.activate(case))[0]["status"] == 200
             waits = {WAIT: "5", SEEN: "0"}
             poll = asyncio.ensure_future(
-                gate.request(f"{FLEET}pull-messages", gate.signed(**waits))
+                case.request(f"{FLEET}pull-messages", case.signed(**waits))
             )
             await asyncio.sleep(0)
-            second = (await self.activate(gate))[0]["status"]
+            second = (await self.activate(case))[0]["status"]
             poll.cancel()
             return [second]
 
         assert asyncio.run(act()) == [409]
-        assert gate.register.made_room == ["c0"]
+        assert case.register.made_room == ["c0"]
 
-    async def activate(self, gate: Gate) -> list[MutableMapping[str, Any]]:
-        return await gate.request(f"{FLEET}activate-node", gate.signed())
+    async def activate(self, case: FilterCase) -> list[MutableMapping[str, Any]]:
+        return await case.request(f"{FLEET}activate-node", case.signed())
 
 
 class TestWaiting:
-    def test_an_order_wakes_those_who_wait_for_one(self, gate: Gate) -> None:
+    def test_an_order_wakes_those_who_wait_for_one(self, case: FilterCase) -> None:
         async def act() -> tuple[bool, bytes]:
             path = f"{FLEET}pull-messages"
-            first = await gate.request(path, gate.signed())
+            first = await case.request(path, case.signed())
             version = dict(first[0]["headers"])[SEEN.encode()].decode()
             waits = {WAIT: "5", SEEN: version}
-            poll = asyncio.ensure_future(gate.request(path, gate.signed(**waits)))
+            poll = asyncio.ensure_future(case.request(path, case.signed(**waits)))
             await asyncio.sleep(0.01)
             waited = not poll.done()
             own = {TOKEN: SECRET, LAST: "1"}
-            await gate.request("/v1/runtime/push-object", own, client=HERE)
+            await case.request("/v1/runtime/push-object", own, client=HERE)
             return waited, dict((await poll)[0]["headers"])[SEEN.encode()]
 
         assert asyncio.run(act()) == (True, b"1")
 
-    def test_nothing_that_happened_before_a_request_is_missed(self, gate: Gate) -> None:
+    def test_nothing_that_happened_before_a_request_is_missed(self, case: FilterCase) -> None:
         async def act() -> int:
             own = {TOKEN: SECRET, LAST: "1"}
-            await gate.request("/v1/runtime/push-object", own, client=HERE)
-            headers = gate.signed(**{WAIT: "5", SEEN: "0"})
-            return len(await gate.request(f"{FLEET}pull-messages", headers))
+            await case.request("/v1/runtime/push-object", own, client=HERE)
+            headers = case.signed(**{WAIT: "5", SEEN: "0"})
+            return len(await case.request(f"{FLEET}pull-messages", headers))
 
         assert asyncio.run(asyncio.wait_for(act(), 3)) == 2
 
-    def test_a_reply_wakes_the_server_and_half_of_one_does_not(self, gate: Gate) -> None:
+    def test_a_reply_wakes_the_server_and_half_of_one_does_not(self, case: FilterCase) -> None:
         async def act() -> tuple[bool, int]:
             waits = {TOKEN: SECRET, WAIT: "5", SEEN: "0"}
             path = "/v1/runtime/pull-messages"
-            poll = asyncio.ensure_future(gate.request(path, waits, client=HERE))
-            await gate.request(f"{FLEET}push-object", gate.signed(), b"part")
+            poll = asyncio.ensure_future(case.request(path, waits, client=HERE))
+            await case.request(f"{FLEET}push-object", case.signed(), b"part")
             await asyncio.sleep(0.01)
             waited = not poll.done()
-            await gate.request(f"{FLEET}push-object", gate.signed(**{LAST: "1"}), b"rest")
+            await case.request(f"{FLEET}push-object", case.signed(**{LAST: "1"}), b"rest")
             return waited, len(await poll)
 
         assert asyncio.run(act()) == (True, 2)
 
 
 class TestPresence:
-    def test_a_node_is_there_while_it_waits_and_gone_when_its_process_is(self, gate: Gate) -> None:
+    def test_a_node_is_there_while_it_waits_and_gone_when_its_process_is(
+        self, case: FilterCase
+    ) -> None:
         async def act() -> list[set[str]]:
             gone, seen = asyncio.Event(), []
-            headers = gate.signed(**{WAIT: "5", SEEN: "0"})
-            poll = asyncio.ensure_future(gate.request(f"{FLEET}pull-messages", headers, gone=gone))
+            headers = case.signed(**{WAIT: "5", SEEN: "0"})
+            poll = asyncio.ensure_future(case.request(f"{FLEET}pull-messages", headers, gone=gone))
             await asyncio.sleep(0)
-            gate.clock.now += 100
-            seen.append(set(gate.contacts.present(gate.clock())))
+            case.clock.now += 100
+            seen.append(set(case.contacts.present(case.clock())))
             gone.set()
             await poll
-            seen.append(set(gate.contacts.present(gate.clock())))
+            seen.append(set(case.contacts.present(case.clock())))
             return seen
 
         assert asyncio.run(act()) == [{"c0"}, set()]
 
-    def test_who_is_between_two_requests_is_there_for_a_while(self, gate: Gate) -> None:
-        assert gate.ask(f"{FLEET}send-node-heartbeat", gate.signed()) == 200
-        assert set(gate.contacts.present(gate.clock.now + GRACE_S - 0.1)) == {"c0"}
-        assert gate.contacts.present(gate.clock.now + GRACE_S) == {}
+    def test_who_is_between_two_requests_is_there_for_a_while(self, case: FilterCase) -> None:
+        assert case.ask(f"{FLEET}send-node-heartbeat", case.signed()) == 200
+        assert set(case.contacts.present(case.clock.now + GRACE_S - 0.1)) == {"c0"}
+        assert case.contacts.present(case.clock.now + GRACE_S) == {}
 
-    def test_the_owner_is_told_who_is_there_and_what_each_said(self, gate: Gate) -> None:
-        assert gate.ask(NOTE, gate.signed("c1"), b"news") == 204
-        answer = asyncio.run(gate.request(PRESENT, {TOKEN: SECRET}, client=HERE))
+    def test_the_owner_is_told_who_is_there_and_what_each_said(self, case: FilterCase) -> None:
+        assert case.ask(NOTE, case.signed("c1"), b"news") == 204
+        answer = asyncio.run(case.request(PRESENT, {TOKEN: SECRET}, client=HERE))
         assert answer[1]["body"] == b'{"nodes":{"c1":[11,"news"]},"refused":{}}'
 
 
 def test_metrics_for_whoever_shows_their_token() -> None:
-    gate = Gate()
-    gate.ask(f"{FLEET}send-node-heartbeat", gate.signed())
-    gate.ask(f"{FLEET}send-node-heartbeat", gate.signed("c9"))
+    case = FilterCase()
+    case.ask(f"{FLEET}send-node-heartbeat", case.signed())
+    case.ask(f"{FLEET}send-node-heartbeat", case.signed("c9"))
     for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic metrics"}):
-        assert gate.ask(METRICS, headers, client=HERE) == 401
+        assert case.ask(METRICS, headers, client=HERE) == 401
     prometheus = {"authorization": "Bearer metrics"}
-    assert gate.ask(METRICS, prometheus) == 403  # from another machine
-    assert gate.ask("/v1/control/stop-run", prometheus | {TOKEN: "metrics"}, client=HERE) == 401
-    start, body = asyncio.run(gate.request(METRICS, prometheus, client=HERE))
+    assert case.ask(METRICS, prometheus) == 403  # from another machine
+    assert case.ask("/v1/control/stop-run", prometheus | {TOKEN: "metrics"}, client=HERE) == 401
+    start, body = asyncio.run(case.request(METRICS, prometheus, client=HERE))
     assert start["status"] == 200
     lines = body["body"].decode().splitlines()
     assert 'stagewise_requests_total{status="200"} 1.0' in lines

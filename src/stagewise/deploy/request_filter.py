@@ -1,4 +1,4 @@
-"""What stands before a SuperLink, and sees every request before its body is read.
+"""A filter before a SuperLink, which sees every request before its body is read.
 
 Flower serves three interfaces on one port, asks nobody who registers nodes or starts and stops runs,
 reads a body of any size before it looks at the signature, and lets whoever has a node's key send in the
@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import msgspec
 
 from stagewise.deploy.limits import Counts, Rates, SeenOnce
-from stagewise.deploy.metrics import CONTENT_TYPE, DoorMetrics
-from stagewise.deploy.presence import Bell, Contacts
+from stagewise.deploy.metrics import CONTENT_TYPE, FilterMetrics
+from stagewise.deploy.presence import ChangeNotifier, Contacts
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -53,7 +53,7 @@ class Member:
 
 
 class Site(Protocol):
-    """What the door must know of the SuperLink behind it."""
+    """What the filter must know of the SuperLink behind it."""
 
     def signed_by(self, headers: dict[str, str]) -> tuple[Member, bytes]:
         """Who signed a request, and what tells it from others; an error if nobody did, or not now."""
@@ -73,7 +73,7 @@ class Site(Protocol):
 
 
 @dataclass(eq=False)
-class Door:
+class RequestFilter:
     """An ASGI middleware, outermost; `object_bytes` is the largest body that may carry a model."""
 
     app: Application
@@ -93,8 +93,8 @@ class Door:
         self._strangers = Rates(per_second=20, burst=100)
         self._nodes = Rates(per_second=300, burst=1000)
         self._seen = SeenOnce()
-        self._orders, self._replies = Bell(), Bell()
-        self._metrics = DoorMetrics(self.contacts)
+        self._orders, self._replies = ChangeNotifier(), ChangeNotifier()
+        self._metrics = FilterMetrics(self.contacts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -146,7 +146,7 @@ class Door:
         else:
             self.contacts.heard(member.name, now)
             if await self._pass(scope, body, receive, send) and LAST in headers:
-                self._replies.ring()
+                self._replies.notify()
 
     async def _own(
         self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send
@@ -160,16 +160,16 @@ class Door:
             await _respond(send, 200, self._metrics.text(), {"content-type": CONTENT_TYPE})
             return
         if path == PRESENT:
-            bell = self.contacts.changed
-            if await bell.wait(*_waits(headers), receive):
-                await _respond(send, 200, self._present(), {SEEN: str(bell.version)})
+            notifier = self.contacts.changed
+            if await notifier.wait(*_waits(headers), receive):
+                await _respond(send, 200, self._present(), {SEEN: str(notifier.version)})
             return
         body = await _read(receive, headers, self.object_bytes, "")
         if path == "/v1/runtime/pull-messages":
             if await self._replies.wait(*_waits(headers), receive):
                 await self._pass(scope, body, receive, send, self._replies)
         elif await self._pass(scope, body, receive, send) and LAST in headers:
-            self._orders.ring()
+            self._orders.notify()
 
     def _check_senders(self, member: Member, body: bytes) -> None:
         for node_id, replies in self.site.senders(body):
@@ -184,11 +184,16 @@ class Door:
         return msgspec.json.encode({"nodes": nodes, "refused": self.refused.count})
 
     async def _pass(
-        self, scope: Scope, body: bytes, receive: Receive, send: Send, bell: Bell | None = None
+        self,
+        scope: Scope,
+        body: bytes,
+        receive: Receive,
+        send: Send,
+        notifier: ChangeNotifier | None = None,
     ) -> bool:
         """Let a request through with the body that was read; whether it was done as asked."""
         status = 0
-        version = None if bell is None else str(bell.version)
+        version = None if notifier is None else str(notifier.version)
         given = False
 
         async def replay() -> MutableMapping[str, Any]:

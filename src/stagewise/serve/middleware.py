@@ -46,8 +46,8 @@ class RequestRates:
             raise TooMany(f"requests: more than {self._per_second:g} a second: must be fewer")
 
 
-class Gate:
-    """Wraps the application."""
+class RequestMiddleware:
+    """Wraps the application: checks, counts and logs every request."""
 
     def __init__(
         self,
@@ -112,6 +112,8 @@ class Gate:
         route = scope.get("route")
         path = getattr(route, "path", "other")
         self._metrics.answered(scope["method"], path, status, seconds)
+        if not ACCESS_LOG.isEnabledFor(logging.INFO):
+            return
         ACCESS_LOG.info(
             "request",
             extra={

@@ -1,0 +1,91 @@
+"""Compiled code by parts: loaded from disk, or compiled where this machine has not done so before.
+
+A part is a function that calls all of its compiled functions once.
+`python -m stagewise.loading MODULE:PART …` compiles parts, for a process that asked for them.
+"""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numba
+
+from stagewise import compiled
+from stagewise.cores import available_cores
+
+Part = Callable[[], None]
+
+LOGGER = logging.getLogger(__name__)
+"""Receives a line before something is compiled, which takes seconds."""
+
+
+def load(*parts: Part) -> None:
+    """Load or compile `parts`; those that are not on disk are shared out among the cores there are."""
+    missing = [part for part in parts if not is_compiled(part)]
+    if missing:
+        LOGGER.info("compiling for this machine, once; this takes seconds")
+        processes = min(available_cores(), len(missing)) if code_folder() is not None else 1
+        with _compiled_elsewhere(*(missing[place::processes] for place in range(1, processes))):
+            for part in missing[::processes]:
+                _load(part)
+    for part in parts:
+        _load(part)
+
+
+def is_compiled(part: Part) -> bool:
+    """Whether the part is on disk, as the sources are now and for this processor."""
+    folder = code_folder()
+    return folder is not None and _mark(folder, part).exists()
+
+
+def code_folder() -> Path | None:
+    """Where other processes find what one has compiled; None where nothing is compiled or kept."""
+    settings: Any = numba.config
+    return None if settings.DISABLE_JIT else compiled.lasting_folder()
+
+
+def _mark(folder: Path, part: Part) -> Path:
+    return folder / f"{part.__module__}.{part.__name__}"
+
+
+@cache
+def _load(part: Part) -> None:
+    part()
+    folder = code_folder()
+    if folder is not None:
+        _mark(folder, part).touch()
+
+
+@contextmanager
+def _compiled_elsewhere(*shares: list[Part]) -> Iterator[None]:
+    """Compile each of `shares` in another process. What goes wrong there is left to this one."""
+    quiet = subprocess.DEVNULL
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", __name__, *(f"{p.__module__}:{p.__name__}" for p in share)],
+            stdin=quiet,
+            stdout=quiet,
+            stderr=quiet,
+        )
+        for share in shares
+    ]
+    try:
+        yield
+        for process in processes:
+            process.wait()
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    for given in sys.argv[1:]:
+        module, _, name = given.partition(":")
+        load(getattr(import_module(module), name))
