@@ -55,7 +55,7 @@ print(f"the first round is complete after {time.time() - began:.0f} s")
 # -------------
 #
 # ``deploy status`` says who is up, who trains where, and which process each one is. The client is
-# killed as soon as another round is complete.
+# killed in the middle of a round.
 
 show = command("deploy status live --json")
 told = subprocess.run(
@@ -65,9 +65,12 @@ status = json.loads(told.stdout)
 busy = next(
     client for members in status["trains"].values() for client in members
 )
-wait_for_round(status["complete"] + 2)
-os.kill(status["processes"][f"client-{busy}"]["pid"], signal.SIGKILL)
-print(f"killed {busy}")
+wait_for_round(status["complete"] + 1)
+last = (folder / "live" / "live.jsonl").read_text().splitlines()[-1]
+time.sleep(0.6 * json.loads(last)["delay_s"])
+if up.poll() is None:
+    os.kill(status["processes"][f"client-{busy}"]["pid"], signal.SIGKILL)
+    print(f"killed {busy}")
 
 # %%
 # A supervisor starts it again. If it is away when a round begins, somebody stands in for it; an

@@ -20,30 +20,22 @@ import pandas as pd
 import stagewise
 
 clients = pd.DataFrame(
-    {
-        "id": [
-            "phone-a",
-            "phone-b",
-            "phone-c",
-            "laptop-a",
-            "laptop-b",
-            "camera",
-            "kiosk",
-            "tablet",
-            "hub",
-        ],
-        "online_probability": [0.6, 0.7, 0.5, 0.8, 0.9, 1.0, 1.0, 0.7, 0.95],
-        "label_0": [120, 90, 20, 200, 60, 10, 150, 80, 40],
-        "label_1": [30, 100, 140, 60, 220, 170, 90, 100, 110],
-    }
+    [
+        ("phone-a", 0.6, 120, 30),
+        ("phone-b", 0.7, 90, 100),
+        ("phone-c", 0.5, 20, 140),
+        ("laptop-a", 0.8, 200, 60),
+        ("laptop-b", 0.9, 60, 220),
+        ("camera", 1.0, 10, 170),
+        ("kiosk", 1.0, 150, 90),
+        ("tablet", 0.7, 80, 100),
+        ("hub", 0.95, 40, 110),
+    ],
+    columns=["id", "online_probability", "label_0", "label_1"],
 )
 edges = pd.DataFrame(
-    {
-        "id": ["hall", "roof"],
-        "capacity": [6, 6],
-        "uplink_delay_s": [0.2, 0.4],
-        "uplink_energy_j": [0.1, 0.1],
-    }
+    [("hall", 6, 0.2, 0.1), ("roof", 6, 0.4, 0.1)],
+    columns=["id", "capacity", "uplink_delay_s", "uplink_energy_j"],
 )
 links = pd.DataFrame(
     [
@@ -87,17 +79,9 @@ except stagewise.StagewiseError as error:
 # A round may be a list of the ids that are online.
 
 plan = stagewise.plan(scenario)
+everybody = list(clients["id"])
 rounds = [
-    [
-        "phone-a",
-        "phone-b",
-        "laptop-a",
-        "laptop-b",
-        "camera",
-        "kiosk",
-        "tablet",
-        "hub",
-    ],
+    [name for name in everybody if name != "phone-c"],
     ["laptop-a", "laptop-b", "camera", "kiosk", "hub"],
     ["camera", "kiosk", "hub"],
 ]

@@ -43,7 +43,8 @@ run.rounds[
 # Kill it
 # -------
 #
-# The same run as a command, in a process of its own, killed (``SIGKILL``) after its third round.
+# The same run as a command, in a process of its own, killed (``SIGKILL``) while it writes its
+# third round.
 
 import subprocess
 import sys
