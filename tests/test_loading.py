@@ -1,11 +1,14 @@
 """Compiled code by parts: shared out among processes, marked on disk, and complete."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import stagewise
 
 HERE = Path(__file__).parent
 
@@ -97,3 +100,33 @@ def test_without_a_place_on_disk_nothing_is_shared(tmp_path):
     done = run("-c", program, cache=tmp_path, LOADED=str(loaded))
     assert done.returncode == 0, done.stderr
     assert loaded.read_text().splitlines() == ["first here", "second here"]
+
+
+def test_it_is_said_once_that_something_is_compiled(tmp_path):
+    (tmp_path / "stagewise").write_text("a file where the folder would be")
+    program = (
+        "import logging, loading_parts as p; logging.basicConfig(level='INFO');"
+        "from stagewise import loading; [loading.load(p.first) for _ in range(3)]"
+    )
+    files = {"cache": tmp_path, "LOADED": str(tmp_path / "loaded"), "ASKING": "0"}
+    assert run("-c", program, **files).stderr.count("compiling") == 1
+    assert run("-c", program, **files, NUMBA_DISABLE_JIT="1").stderr == ""
+
+
+def test_nothing_of_the_working_folder_is_executed(tmp_path, monkeypatch):
+    """Another process that compiles must not import whatever lies there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "numba.py").write_text("open('executed', 'w').close()")
+    program = HERE / "loading_parts.py"
+    done = run(program, 2, "first", "second", cache=tmp_path, LOADED=str(tmp_path / "loaded"))
+    assert done.returncode == 0, done.stderr
+    assert "second elsewhere" in (tmp_path / "loaded").read_text()
+    assert not (tmp_path / "executed").exists()
+
+
+def test_another_copy_of_the_sources_is_not_compiled_yet(tmp_path):
+    copy = shutil.copytree(Path(stagewise.__file__).parent, tmp_path / "copy" / "stagewise")
+    program = "from stagewise.compiled import lasting_folder; print(lasting_folder())"
+    here = run("-c", program, cache=tmp_path).stdout
+    there = run("-c", program, cache=tmp_path, PYTHONPATH=str(copy.parent)).stdout
+    assert here and there and here != there

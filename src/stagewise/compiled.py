@@ -179,14 +179,15 @@ def lasting_folder() -> Path | None:
     """The folder of compiled code, for this very state of the sources; or None without a home.
 
     numba notices a change in a function's own file, but not in a function that it calls from another
-    one; with a folder for each state, code of two states can never mix.
+    one; with a folder for each state, code of two states can never mix. A file's path and time belong
+    to the state, since numba compiles again where they differ.
     """
     made_for = (numba.__version__, sys.implementation.cache_tag, llvm.get_host_cpu_name())
     digest = hashlib.sha256(repr(made_for).encode())
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         source = path.read_bytes()
         if b"stagewise.compiled import" in source:
-            digest.update(source)
+            digest.update(f"{path.resolve()} {path.stat().st_mtime_ns} ".encode() + source)
     name = digest.hexdigest()[:16]
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(user) / "stagewise" / name

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,13 @@ Part = Callable[[], None]
 LOGGER = logging.getLogger(__name__)
 """Receives a line before something is compiled, which takes seconds."""
 
+_loaded: set[Part] = set()
+
 
 def load(*parts: Part) -> None:
     """Load or compile `parts`; those that are not on disk are shared out among the cores there are."""
-    missing = [part for part in parts if not is_compiled(part)]
-    if missing:
+    missing = [part for part in parts if part not in _loaded and not is_compiled(part)]
+    if missing and not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         LOGGER.info("compiling for this machine, once; this takes seconds")
         processes = min(available_cores(), len(missing)) if code_folder() is not None else 1
         with _compiled_elsewhere(*(missing[place::processes] for place in range(1, processes))):
@@ -54,9 +55,11 @@ def _mark(folder: Path, part: Part) -> Path:
     return folder / f"{part.__module__}.{part.__name__}"
 
 
-@cache
 def _load(part: Part) -> None:
+    if part in _loaded:
+        return
     part()
+    _loaded.add(part)
     folder = code_folder()
     if folder is not None:
         _mark(folder, part).touch()
@@ -69,7 +72,7 @@ def _compiled_elsewhere(*shares: list[Part]) -> Iterator[None]:
     processes = []
     for share in shares if sys.executable else ():
         names = (f"{part.__module__}:{part.__name__}" for part in share)
-        command = [sys.executable, "-m", __name__, *names]
+        command = [sys.executable, "-P", "-m", __name__, *names]  # -P: no modules of this folder
         with suppress(OSError):
             processes.append(subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet))
     try:
