@@ -30,6 +30,7 @@ from stagewise.policies.diverse import Diverse as Diverse
 from stagewise.policies.label_balanced import LabelBalanced as LabelBalanced
 from stagewise.policies.plan_policy import PlanPolicy as PlanPolicy
 from stagewise.policies.policy import Policy as Policy
+from stagewise.policies.policy import Wrapper as Wrapper
 from stagewise.policies.proven import Proven as Proven
 from stagewise.policies.registry import make_policy as make_policy
 from stagewise.policies.registry import policy_names as policy_names

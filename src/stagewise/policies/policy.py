@@ -79,7 +79,29 @@ class PolicyFactory(Protocol):
 
 
 class Wrapper(Policy):
-    """Changes what another policy decides; what it does not change is the other's."""
+    """Changes what another policy decides; what it does not change is the other's.
+
+    Parameters
+    ----------
+    policy : Policy
+        The one that decides.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import numpy as np
+    >>> import stagewise
+    >>> class FirstHalf(stagewise.Wrapper):
+    ...     def decide(self, round_):
+    ...         first = np.arange(len(round_.online)) < len(round_.online) // 2
+    ...         return super().decide(replace(round_, online=round_.online & first))
+    >>> scenario = stagewise.generate.numeric(clients=30, edges=2, seed=0)
+    >>> rounds = stagewise.participation.bernoulli(scenario, rounds=1)
+    >>> policy = FirstHalf(stagewise.make_policy("fedcs", scenario))
+    >>> [decision] = stagewise.solve(scenario, rounds, policy)
+    >>> bool((decision.edge_of[15:] == -1).all())
+    True
+    """
 
     uses_feedback = False  # by itself
 
