@@ -6,22 +6,35 @@ BIN := .venv/bin
 DEMO := demo
 ROUNDS ?= 30
 
-.PHONY: demo compare results compile faults test test-all docs lint types bench clean
+INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.venv/installed: pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --editable '.[dev]'
-	touch $@
+.PHONY: demo compare results compile faults test test-all docs lint types coverage wheel-test lowest-test bench clean
+
+# What the demo needs; the tools of developers come on top.
+.venv/demo: pyproject.toml constraints.txt
+	@echo "==> Installing PyTorch, Stagewise and what they need into .venv: a minute or two"
+	@$(PYTHON) -m venv .venv
+	@$(INSTALL) torch
+	@$(INSTALL) --editable '.[simulate,serve]'
+	@touch $@
+
+.venv/installed: .venv/demo
+	@echo "==> Installing what tests and checks need into .venv: a minute or two"
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@
 
 # Trains our policy and two baselines on embedded digits, to a table and pictures.
-demo: .venv/installed
+POLICIES := pool fedcs c2e-greedy-assoc
+demo: .venv/demo
 	@rm -rf $(DEMO)/runs
-	$(BIN)/stagewise simulate --policy pool --rounds $(ROUNDS) --out $(DEMO)/runs/pool
-	$(BIN)/stagewise simulate --policy fedcs --rounds $(ROUNDS) --out $(DEMO)/runs/fedcs
-	$(BIN)/stagewise simulate --policy c2e-greedy-assoc --rounds $(ROUNDS) --out $(DEMO)/runs/c2e-greedy-assoc
-	$(BIN)/stagewise report $(DEMO)/runs/* -o $(DEMO)/report.html --pictures $(DEMO)/pictures
+	@for policy in $(POLICIES); do \
+		echo "==> Training $(ROUNDS) rounds on embedded digits under $$policy"; \
+		$(BIN)/stagewise simulate --policy $$policy --rounds $(ROUNDS) --out $(DEMO)/runs/$$policy || exit; \
+	done
+	@echo "==> Drawing the pictures and the page"
+	@$(BIN)/stagewise report $(POLICIES:%=$(DEMO)/runs/%) -o $(DEMO)/report.html --pictures $(DEMO)/pictures
+	@echo "==> The page: $(CURDIR)/$(DEMO)/report.html"
+	@echo "==> Next, the same runs and a federation to try things on: $(BIN)/stagewise serve --runs $(DEMO)/runs"
 
 # Plans a paper-sized scenario, decides 30 rounds, checks them, and compares all methods.
 compare: .venv/installed
@@ -47,7 +60,7 @@ compile: .venv/installed
 # Injects every fault we know, kills and pauses at 50 moments of a run too, and writes docs/faults.md.
 FAULTS := build/faults
 faults: compile
-	@mkdir -p $(FAULTS)
+	@rm -rf $(FAULTS) && mkdir -p $(FAULTS)
 	-$(BIN)/python -m pytest -m fault --junit-xml=$(FAULTS)/tests.xml
 	-$(BIN)/python benchmarks/deploy_faults.py --rounds 30 --faults 50 --pause-s 120 --every-s 1.5 --record $(FAULTS)/moments.json
 	$(BIN)/python benchmarks/fault_page.py $(FAULTS)
@@ -69,6 +82,19 @@ lint: .venv/installed
 
 types: .venv/installed
 	$(BIN)/mypy
+
+# Which lines the quick tests run; what other processes run is not counted.
+coverage: compile
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not processes' \
+		--cov=stagewise --cov=stagewise_experiments --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+# Builds the package, installs it alone in a new environment, and plans, decides and checks there.
+wheel-test:
+	$(PYTHON) tests/wheel_alone.py
+
+# The same with the oldest packages that pyproject.toml admits.
+lowest-test:
+	$(PYTHON) tests/wheel_alone.py --constraint constraints-lowest.txt
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/planning.py

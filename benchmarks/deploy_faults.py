@@ -56,42 +56,44 @@ def main() -> int:
     log = folder / "up.log"
     process = start(command, log)
     seen = {process.pid}
-    struck: list[str] = []
+    injected: list[str] = []
+    status: int | None = None
     try:
         wait_until(process, out)
         for fault in draw_faults(asked, rng):
             time.sleep(fault.after_s)
             seen.update(programs(out).values())
-            if process.poll() == 0:
+            if process.poll() is not None:  # complete, or a failure of its own
                 break
-            if process.poll() is not None or (fault.kind == "cloud" and not fault.pause_s):
-                process.kill()
+            pid = target(process.pid, out, fault.kind, rng)
+            if pid is None:
+                continue
+            injected.append(str(fault))
+            print(f"{time.monotonic() - began:6.1f} s: {fault}", flush=True)
+            inject(pid, fault.pause_s)
+            if fault.kind == "cloud" and not fault.pause_s:
                 process.wait()
                 process = start(command, log)
                 seen.add(process.pid)
-                struck.append(str(fault))
-                print(f"{time.monotonic() - began:6.1f} s: {fault}; started again", flush=True)
                 wait_until(process, out)
-                continue
-            pid = target(process.pid, out, fault.kind, rng)
-            if pid is not None:
-                struck.append(str(fault))
-                print(f"{time.monotonic() - began:6.1f} s: {fault}", flush=True)
-                strike(pid, fault.pause_s)
-        status = process.wait(ROUND_S * asked.rounds)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            status = process.wait(ROUND_S * asked.rounds)
     finally:
         process.kill()
         process.wait()
     took_s = time.monotonic() - began
-    print(f"{took_s:6.1f} s: the run ended with status {status} after {len(struck)} faults")
-    if status != 0:
+    print(f"{took_s:6.1f} s: the run ended with status {status} after {len(injected)} faults")
+    fates: dict[str, int] = {}
+    good = {"the run ended, and by itself only when it was complete": status == 0}
+    if status == 0:
+        time.sleep(1.0)
+        left = [pid for pid in seen if Path(f"/proc/{pid}").exists()]
+        fates, facts = verdict(out, asked.rounds, left)
+        good |= facts
+    else:
         print(log.read_text())
-        return 1
-    time.sleep(1.0)
-    left = [pid for pid in seen if Path(f"/proc/{pid}").exists()]
-    fates, good = verdict(out, asked.rounds, left)
     if asked.record is not None:
-        faults = dict(sorted(Counter(struck).items()))
+        faults = dict(sorted(Counter(injected).items()))
         record = {**vars(asked), "faults": faults, "seconds": round(took_s), "fates": fates}
         asked.record.write_text(json.dumps({**record, "verdict": good}, default=str, indent=1))
     return 0 if all(good.values()) else 1
@@ -149,15 +151,15 @@ def target(cloud: int, out: Path, kind: str, rng: random.Random) -> int | None:
     return rng.choice(pids) if pids else None
 
 
-def strike(pid: int, pause_s: float) -> None:
+def inject(pid: int, pause_s: float) -> None:
     """Kill a process, or stop it and let it go on later; other faults happen meanwhile."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP if pause_s else signal.SIGKILL)
     if pause_s:
-        threading.Timer(pause_s, go_on, [pid]).start()
+        threading.Timer(pause_s, resume, [pid]).start()
 
 
-def go_on(pid: int) -> None:
+def resume(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
 

@@ -1,5 +1,6 @@
 """`import stagewise`: what it offers, and how light it is."""
 
+import inspect
 import subprocess
 import sys
 
@@ -79,3 +80,31 @@ def test_planning_needs_neither_torch_nor_plots():
         "assert not {'torch', 'matplotlib'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def public_callables():
+    """Every public function and class, and the public methods that a class defines itself."""
+    for name in stagewise.__all__:
+        value = getattr(stagewise, name)
+        if inspect.ismodule(value):
+            listed = getattr(value, "__all__", [part for part in vars(value) if part[0] != "_"])
+            owned = {part: getattr(value, part) for part in listed}
+            yield from (
+                (f"{name}.{part}", one)
+                for part, one in owned.items()
+                if inspect.isfunction(one) or inspect.isclass(one)
+            )
+        elif inspect.isfunction(value) or inspect.isclass(value):
+            yield name, value
+        for part, method in vars(value).items() if inspect.isclass(value) else ():
+            wrapped = (getattr(method, kind, None) for kind in ("fget", "func", "__func__"))
+            function = next(filter(None, wrapped), method)
+            if not part.startswith("_") and inspect.isfunction(function):
+                yield f"{name}.{part}", getattr(value, part)
+
+
+def test_everything_public_says_what_it_is():
+    """A method may take its words from the method that it overrides."""
+    without = [name for name, one in public_callables() if not inspect.getdoc(one)]
+    assert not without, f"no docstring: {', '.join(without)}"
+    assert sum(1 for _ in public_callables()) > len(stagewise.__all__)

@@ -20,7 +20,7 @@ _STUB = _Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 _HOME = {name: home for home, name in _re.findall(r"^from (\S+) import (\w+) as", _STUB, _re.M)}
 
 __all__ = sorted(_HOME)
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:

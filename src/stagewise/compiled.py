@@ -39,14 +39,15 @@ class _Library(JITCodeLibrary):
     for_linking = False
     """Part of its callers alone: neither optimised nor made into machine code by itself."""
 
-    def finalize(self) -> None:
+    def _optimize_final_module(self) -> None:
         if not self.for_linking:
-            super().finalize()
-            return
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._finalized = True
+            super()._optimize_final_module()
+
+    def _finalize_final_module(self) -> None:
+        if self.for_linking:
+            self._finalized = True
+        else:
+            super()._finalize_final_module()
 
 
 class _Codegen(JITCPUCodegen):

@@ -146,6 +146,7 @@ class Decision:
 
     @property
     def scenario(self) -> Scenario:
+        """The system of the round."""
         return self.round.scenario
 
     @property
@@ -165,14 +166,17 @@ class Decision:
 
     @property
     def delay_s(self) -> float:
+        """How long the slowest edge takes, in seconds."""
         return self.evaluation.delay_s
 
     @property
     def energy_j(self) -> float:
+        """What all clients and edges spend, in joules."""
         return self.evaluation.energy_j
 
     @property
     def feasible(self) -> bool:
+        """Whether every limit is kept."""
         return not self.violations
 
     @cached_property

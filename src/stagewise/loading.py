@@ -8,7 +8,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -66,15 +66,12 @@ def _load(part: Part) -> None:
 def _compiled_elsewhere(*shares: list[Part]) -> Iterator[None]:
     """Compile each of `shares` in another process. What goes wrong there is left to this one."""
     quiet = subprocess.DEVNULL
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", __name__, *(f"{p.__module__}:{p.__name__}" for p in share)],
-            stdin=quiet,
-            stdout=quiet,
-            stderr=quiet,
-        )
-        for share in shares
-    ]
+    processes = []
+    for share in shares if sys.executable else ():
+        names = (f"{part.__module__}:{part.__name__}" for part in share)
+        command = [sys.executable, "-m", __name__, *names]
+        with suppress(OSError):
+            processes.append(subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet))
     try:
         yield
         for process in processes:

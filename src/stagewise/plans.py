@@ -111,6 +111,7 @@ class Plan(Frozen):
 
     @property
     def feasible(self) -> bool:
+        """Whether every limit is kept, those of risk included."""
         return not self.violations
 
     @cached_property

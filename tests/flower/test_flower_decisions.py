@@ -3,8 +3,19 @@
 import json
 
 from fake_grid import FakeGrid, config_record, context_of, reply_with
-from flower_clients import FIRST_NODE, Client, FirstFreeEdge, a_grid, a_scenario, start
+from flower_clients import (
+    FIRST_NODE,
+    Client,
+    FirstFreeEdge,
+    a_grid,
+    a_scenario,
+    assert_close,
+    fail,
+    numbers,
+    start,
+)
 
+from serve_cases import serving
 from stagewise.cli.main import main
 from stagewise.deciding import solve
 from stagewise.flower import StagewiseStrategy, answer_query, answer_query_mod, round_of_query
@@ -41,6 +52,24 @@ def test_each_rounds_decision_is_the_policys_own_and_nobody_else_is_configured()
         for number, decision in enumerate(direct, start=1)
         for client in decision.assignment
     )
+
+
+def test_a_service_decides_as_the_policy_itself(tmp_path):
+    """Also a policy that asks for losses first, and learns from what came of its rounds."""
+    scenario, result = a_scenario(), {}
+
+    def played(policy):
+        strategy = StagewiseStrategy(scenario, policy=policy, seed=4, remedy=None)
+        result[policy] = start(strategy, a_grid(c3=fail), rounds=4)
+        return [(r.decision.round.online_ids, r.decision.assignment) for r in strategy.rounds]
+
+    for name in ("pool", "oort,k=5+nearest"):
+        own = played(name)
+        with serving(str(tmp_path / "a.db")) as client:
+            address = f"{client.address}/{name}"
+            assert played(address) == own
+        assert len({str(assignment) for _, assignment in own}) > (1 if "oort" in name else 0)
+        assert_close(result[address], numbers(result[name].arrays))
 
 
 def test_a_round_in_which_nobody_is_there(monkeypatch):

@@ -23,6 +23,7 @@ from stagewise.report.page import page
 from stagewise.report.pictures import draw_pictures, save_pictures
 from stagewise.report.rendering import rendered
 from stagewise.report.style import colour, labels, line_styles, style_of
+from stagewise.report.summary import sentence
 from stagewise.runs.config import RunConfig
 from stagewise.runs.records import RoundRecord
 from stagewise.runs.run import Run
@@ -252,6 +253,23 @@ def test_a_run_without_positions_has_no_map(runs):
     )
     pictures = [picture.name for picture in draw_pictures([made_up_run("x", 3, 0, scenario=bare)])]
     assert pictures == PICTURES[:-1]
+
+
+def test_one_sentence_compares_the_runs_with_the_first():
+    def of(name, accuracy, costs):
+        run = made_up_run(name, rounds=len(costs))
+        records = [
+            msgspec.structs.replace(record, accuracy=accuracy, objective=cost)
+            for record, cost in zip(run.records, costs, strict=True)
+        ]
+        return replace(run, records=records)
+
+    runs = [of("pool", 0.925, [2.0, 3.0]), of("fedcs", 0.9, [6.0, 9.0])]
+    assert sentence(runs) == (
+        "pool ends at 92.5% for a cost of 5.0, fedcs at 90.0% for 3.00 times that."
+    )
+    assert sentence([of("pool", None, [])]) == "pool ends at no accuracy for a cost of 0.0."
+    assert sentence([of("pool", 0.5, []), runs[1]]).endswith("fedcs at 90.0% for 15.0.")
 
 
 def test_a_run_before_its_first_round(runs):

@@ -11,10 +11,10 @@ from threading import Event, Thread
 from urllib.parse import urlsplit
 
 import msgspec
-from serve_cases import decided_in_process, scenario_file, small_rounds, small_scenario, timeless
 
 import stagewise
 from helpers import wait_until
+from serve_cases import decided_in_process, scenario_file, small_rounds, small_scenario, timeless
 from stagewise.client.http import Connection
 from stagewise.client.wire import request_of
 

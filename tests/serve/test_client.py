@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import stagewise
 from serve_cases import (
     create,
     decided_in_process,
@@ -16,8 +18,6 @@ from serve_cases import (
     small_rounds,
     small_scenario,
 )
-
-import stagewise
 from small_runs import contents, small_run
 from stagewise.client import Federation
 from stagewise.client.wire import outcome_of_report, report_of

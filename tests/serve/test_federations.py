@@ -5,6 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
+
+import stagewise
+from helpers import wait_until
 from serve_cases import (
     ask,
     await_ready,
@@ -16,9 +19,6 @@ from serve_cases import (
     small_scenario,
     timeless,
 )
-
-import stagewise
-from helpers import wait_until
 from stagewise.cli.main import main
 from stagewise.deciding import wrapped
 from stagewise.policies.registry import make_policy

@@ -1,9 +1,9 @@
 """A federation's policy in one process, where the store fails or the federation is another one."""
 
 import pytest
-from serve_cases import small_rounds, small_scenario, timeless
 from sqlalchemy.exc import OperationalError
 
+from serve_cases import small_rounds, small_scenario, timeless
 from stagewise.client.wire import ClientReport, OutcomeReport, RoundRequest, request_of
 from stagewise.serve.federations import Federations
 from stagewise.serve.job_queue import JobQueue

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serve_cases import ask, create, serving, small_rounds, small_scenario
 
 import stagewise
+from serve_cases import ask, create, serving, small_rounds, small_scenario
 from small_runs import small_run
 from stagewise.errors import StagewiseError
 from stagewise.policies.registry import make_policy

@@ -4,8 +4,8 @@ import shutil
 import threading
 
 import pytest
-from serve_cases import ask, create, serving, small_rounds, small_scenario
 
+from serve_cases import ask, create, serving, small_rounds, small_scenario
 from small_runs import small_run
 from stagewise.runs.config import Replanning
 

@@ -16,9 +16,9 @@ from threading import Event
 
 import malformed
 import pytest
-from serve_cases import create, scenario_file, serving, small_scenario
 
 from helpers import cases, wait_until
+from serve_cases import create, scenario_file, serving, small_scenario
 from stagewise.cli.main import main
 from stagewise.deploy.certificates import issue_server_certificate, make_authority
 from stagewise.serve import live

@@ -172,7 +172,7 @@ def report(
         ) from None
     from stagewise.report.page import save_page
     from stagewise.report.pictures import save_pictures
-    from stagewise.report.summary import summary
+    from stagewise.report.summary import sentence, summary
 
     loaded = [stagewise.load_run(path) for path in runs]
     if pictures is not None:
@@ -180,6 +180,7 @@ def report(
     save_page(loaded, output, round)
     if output != STANDARD_STREAM:
         print_table(*summary(loaded))
+        print(sentence(loaded))
 
 
 @contextmanager

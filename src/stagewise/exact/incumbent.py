@@ -34,6 +34,7 @@ class Incumbent:
         self._seed, self._threads = seed, threads
         self._edges = len(instance.capacity)
         self._best = Found(unassigned(len(instance.lock)), np.inf, np.inf)
+        self._columns: Columns | None = None  # of the best one, once they were asked for
         self.value = np.inf
         """What it costs; infinite while it breaks a limit."""
 
@@ -49,7 +50,9 @@ class Incumbent:
     @property
     def columns(self) -> Columns:
         """The clusters of its edges."""
-        return columns_of(self._instance, self.assignment)
+        if self._columns is None:
+            self._columns = columns_of(self._instance, self.assignment)
+        return self._columns
 
     @property
     def delay_s(self) -> float:
@@ -126,7 +129,7 @@ class Incumbent:
             found = Found(found.assignment, 0.0, self._problem.objective(found.assignment))
         if not found.better_than(self._best):
             return False
-        self._best = found
+        self._best, self._columns = found, None
         if found.violation == 0:
             self.value = found.value
         return True

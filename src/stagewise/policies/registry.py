@@ -158,7 +158,6 @@ def make_policy(
     seed_number(seed)
     if seconds is not None:
         finite("seconds", seconds, 0, open_below=True)
-    load(load_search)
     made: object = policy
     if isinstance(policy, str):
         made = _made_by_name(policy, scenario, seed, seconds, plan)
@@ -179,4 +178,5 @@ def make_policy(
         raise StagewiseError(f"policy = {shown(made)}: must be a stagewise.Policy")
     if isinstance(policy, str) or not made.name:
         made.name = policy_name(policy)
+    load(load_search)  # last: a policy that plans has compiled it beside other parts
     return made

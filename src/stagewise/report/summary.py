@@ -17,6 +17,21 @@ def summary(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     return ["run", *(heading for heading, _ in _COLUMNS)], lines
 
 
+def sentence(runs: Sequence[Run]) -> str:
+    """What `runs` come to: the first one's accuracy and cost, and those of the others beside it."""
+    names = labels(runs)
+    base = _cost(runs[0])
+    said = [f"{names[0]} ends at {_accuracy(runs[0]) or 'no accuracy'} for a cost of {base:.1f}"]
+    for run, name in zip(runs[1:], names[1:], strict=True):
+        cost = f"{_cost(run) / base:.2f} times that" if base > 0 else f"{_cost(run):.1f}"
+        said.append(f"{name} at {_accuracy(run) or 'no accuracy'} for {cost}")
+    return f"{', '.join(said)}."
+
+
+def _cost(run: Run) -> float:
+    return sum(record.objective for record in run.records)
+
+
 def _mean(field: str, digits: int) -> Callable[[Run], str]:
     def text(run: Run) -> str:
         values = [getattr(record, field) for record in run.records]
@@ -48,7 +63,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Run], str]], ...] = (
     ("rounds", _rounds),
     ("accuracy", _accuracy),
     ("best accuracy", _best),
-    ("total cost", lambda run: f"{sum(record.objective for record in run.records):.1f}"),
+    ("total cost", lambda run: f"{_cost(run):.1f}"),
     ("delay (s)", _mean("delay_s", 3)),
     ("energy (J)", _mean("energy_j", 2)),
     ("clients", _mean("clients", 1)),

@@ -31,13 +31,13 @@ def next_chain_line(
     before: bytes | None, round_index: int, checkpoint: bytes, lines: Mapping[str, bytes]
 ) -> bytes:
     """The line of a round; `before` is the one before it."""
-    link = ChainRecord(
+    record = ChainRecord(
         round=round_index,
         previous="" if before is None else digest(before),
         checkpoint=digest(checkpoint),
         lines={name: digest(content) for name, content in lines.items()},
     )
-    return msgspec.json.encode(link)
+    return msgspec.json.encode(record)
 
 
 def load_chain(folder: Path) -> list[ChainRecord]:
@@ -55,21 +55,21 @@ def chain_lines(folder: Path) -> list[bytes]:
 def chain_faults(folder: Path, complete: int) -> list[str]:
     """What in the records of the `complete` first rounds is not as it was written; a line each."""
     raw = chain_lines(folder)
-    links = [link for link in load_chain(folder) if link.round < complete]
+    records = [record for record in load_chain(folder) if record.round < complete]
     faults = []
-    for place, link in enumerate(links):
-        if place and link.previous != digest(raw[place - 1]):
-            faults.append(f"{CHAIN}: round {link.round}: does not follow the line before it")
-        if link.round != links[0].round + place:
-            faults.append(f"{CHAIN}: line {place + 1}: round {link.round}: must be in order")
-    if links and links[-1].round != complete - 1:
-        faults.append(f"{CHAIN}: ends with round {links[-1].round}: must end with {complete - 1}")
-    for name in sorted({name for link in links for name in link.lines}):
+    for place, record in enumerate(records):
+        if place and record.previous != digest(raw[place - 1]):
+            faults.append(f"{CHAIN}: round {record.round}: does not follow the line before it")
+        if record.round != records[0].round + place:
+            faults.append(f"{CHAIN}: line {place + 1}: round {record.round}: must be in order")
+    if records and records[-1].round != complete - 1:
+        faults.append(f"{CHAIN}: ends with round {records[-1].round}: must end with {complete - 1}")
+    for name in sorted({name for record in records for name in record.lines}):
         said = lines_by_round(folder / name)
         faults += [
-            f"{name}: round {link.round}: is not as it was written"
-            for link in links
-            if digest(said.get(link.round, b"")) != link.lines.get(name, digest(b""))
+            f"{name}: round {record.round}: is not as it was written"
+            for record in records
+            if digest(said.get(record.round, b"")) != record.lines.get(name, digest(b""))
         ]
     return faults
 

@@ -101,6 +101,7 @@ class Replanning(_Table, frozen=True, kw_only=True):
 
     @property
     def triggers(self) -> Triggers:
+        """These settings as `Replanned` takes them."""
         return Triggers(**{field.name: getattr(self, field.name) for field in fields(Triggers)})
 
 

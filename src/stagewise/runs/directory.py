@@ -264,11 +264,11 @@ class RunDirectory:
                 path.unlink()
 
     def _cut_chain(self) -> None:
-        """Leave the links of complete rounds alone in the chain."""
-        lines, links = chain_lines(self.path), load_chain(self.path)
+        """Leave the records of complete rounds alone in the chain."""
+        lines, records = chain_lines(self.path), load_chain(self.path)
         complete = self.complete
-        pairs = zip(lines, links, strict=True)
-        kept = [line + b"\n" for line, link in pairs if link.round < complete]
+        pairs = zip(lines, records, strict=True)
+        kept = [line + b"\n" for line, record in pairs if record.round < complete]
         if (self.path / CHAIN).exists():
             write_bytes(self.path / CHAIN, b"".join(kept))
 

@@ -90,24 +90,31 @@ class Database:
     @contextmanager
     def driver_cursor(self, writes: bool) -> Iterator[Any]:
         """The driver's own cursor; what is written is kept when the block ends well, else not at all."""
-        pooled = self._engine.raw_connection()
+        with self._driver_errors():
+            pooled = self._engine.raw_connection()
+            try:
+                cursor = pooled.cursor()
+                if writes and self._is_sqlite:
+                    cursor.execute("begin immediate")
+                yield cursor
+                cursor.close()
+                if writes:
+                    pooled.commit()
+            except BaseException:
+                pooled.invalidate()  # whatever is wrong with it
+                raise
+            finally:
+                if self._closed.is_set():
+                    pooled.invalidate()
+                pooled.close()
+
+    @contextmanager
+    def _driver_errors(self) -> Iterator[None]:
+        """The driver's errors as SQLAlchemy's, also where there is no connection to be had."""
         try:
-            cursor = pooled.cursor()
-            if writes and self._is_sqlite:
-                cursor.execute("begin immediate")
-            yield cursor
-            cursor.close()
-            if writes:
-                pooled.commit()
-        except BaseException as error:
-            pooled.invalidate()  # whatever is wrong with it
-            if isinstance(error, self._engine.dialect.loaded_dbapi.Error):
-                raise DBAPIError(None, None, error) from None
-            raise
-        finally:
-            if self._closed.is_set():
-                pooled.invalidate()
-            pooled.close()
+            yield
+        except self._engine.dialect.loaded_dbapi.Error as error:
+            raise DBAPIError(None, None, error) from None
 
     def _checkpoint(self) -> None:
         """Take over SQLite's log now and then, which waits for the disk: no commit has to do it."""

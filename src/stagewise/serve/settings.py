@@ -33,6 +33,7 @@ class FederationSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def triggers(self) -> Triggers:
+        """These settings as `Replanned` takes them."""
         return Triggers(
             self.replan_every, self.replan_cost, self.replan_change, self.replan_absence
         )

@@ -170,6 +170,7 @@ class Scenario(System):
 
     @property
     def labels(self) -> int:
+        """How many labels the data have."""
         return int(self.clients.label_counts.shape[1])
 
     @cached_property
@@ -181,6 +182,7 @@ class Scenario(System):
 
     @property
     def estimator_window(self) -> int:
+        """Over how many rounds Eq. 6 counts who was online."""
         return DEFAULT_WINDOW if self.window is None else self.window
 
     @cached_property

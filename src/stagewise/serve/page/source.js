@@ -3,6 +3,8 @@
 import { ask, events, json, lines } from "/page/api.js";
 
 const PART = 1000;
+// Files of a run are fetched again at most this often: watching must not cost the run its processor.
+const UPDATE_MS = 1000;
 
 // Positions, limits and numbers of a scenario, in arrays that can be drawn quickly.
 function worldOf(scenario) {
@@ -103,7 +105,7 @@ export class Source {
         if (kind === "plan") await this.loadPlan();
         await this.update();
         changed();
-      }, 300);
+      }, UPDATE_MS);
     }, signal);
   }
 
