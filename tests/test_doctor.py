@@ -1,12 +1,15 @@
 """`stagewise doctor`: what is missing is named, with what it is needed for and how to get it."""
 
+import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, metadata, version
 
 import msgspec
 import pytest
 
-from stagewise import doctor
+from stagewise import compiled_parts, doctor
 from stagewise.cli.main import main
+from stagewise.compiled_parts import PARTS
 
 
 def test_extras_hold_what_the_extras_they_name_hold():
@@ -65,17 +68,35 @@ def test_a_missing_extra_is_named_and_is_no_problem(findings, monkeypatch):
     assert found["data sets"][0] == "ok"  # digits come with scikit-learn
 
 
-def test_a_missing_package_of_the_core_is_a_problem(findings, monkeypatch):
-    without(monkeypatch, "highspy")
-    verdict, text = findings(status=1)["core"]
-    assert (verdict, "highspy" in text) == ("problem", True)
+NO_HIGHSPY = """
+import sys
+from importlib import metadata
+
+def version(package, true=metadata.version):
+    if package == "highspy":
+        raise metadata.PackageNotFoundError(package)
+    return true(package)
+
+metadata.version, sys.modules["highspy"] = version, None
+from stagewise.cli.main import main
+sys.exit(main(["doctor", "--json"]))
+"""
+
+
+def test_a_missing_package_of_the_core_is_a_problem():
+    """In a process of its own, where the package cannot be imported either."""
+    done = subprocess.run([sys.executable, "-c", NO_HIGHSPY], capture_output=True, check=False)
+    assert done.returncode == 1, done.stderr
+    [core] = [found for found in msgspec.json.decode(done.stdout) if found["what"] == "core"]
+    assert core["verdict"] == "problem"
+    assert core["text"] == "missing: highspy: pip install stagewise-hfl"
 
 
 def test_compiled_code_is_ready_missing_or_cannot_be_kept(findings, monkeypatch, tmp_path):
     monkeypatch.setattr("stagewise.compiled.lasting_folder", lambda: tmp_path)
     verdict, text = findings(status=0)["compiled code"]
     assert verdict == "optional" and text.endswith("stagewise doctor --compile")
-    for part in doctor.PARTS.values():
+    for part in PARTS.values():
         (tmp_path / f"{part.__module__}.{part.__name__}").touch()
     verdict, text = findings(status=0)["compiled code"]
     assert verdict == "ok" and str(tmp_path) in text
@@ -85,7 +106,7 @@ def test_compiled_code_is_ready_missing_or_cannot_be_kept(findings, monkeypatch,
 
 def test_compile_loads_every_part(monkeypatch, capsys):
     loaded = []
-    monkeypatch.setattr(doctor, "load", lambda *parts: loaded.extend(parts))
+    monkeypatch.setattr(compiled_parts, "load", lambda *parts: loaded.extend(parts))
     assert main(["doctor", "--compile"]) == 0
-    assert loaded == list(doctor.PARTS.values())
+    assert loaded == list(PARTS.values())
     assert "stagewise" in capsys.readouterr().out

@@ -1,4 +1,7 @@
-"""`stagewise doctor`: what is installed, what is missing for what, and what is compiled already."""
+"""`stagewise doctor`: what is installed, what is missing for what, and what is compiled already.
+
+What Stagewise needs is imported only once it is known to be there.
+"""
 
 import platform
 import re
@@ -7,13 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from stagewise.cores import available_cores
-from stagewise.datasets import available
 from stagewise.diagnosis import Finding
-from stagewise.loading import Part, code_folder, is_compiled, load
-from stagewise.plan_b.pool import load_clusters
-from stagewise.policies.exact import load_exact
-from stagewise.pool.windows import load_windows
-from stagewise.warm_up import load_association, load_search
 
 DISTRIBUTION = "stagewise-hfl"
 
@@ -28,33 +25,20 @@ PURPOSES = {
 }
 """What each extra is needed for."""
 
-PARTS: dict[str, Part] = {
-    "search": load_search,
-    "pool": load_clusters,
-    "Algs. 2 and 3": load_association,
-    "exact": load_exact,
-    "more than 6 edges": load_windows,
-}
-"""All that is compiled before it is first used; in an order that two processes share evenly."""
-
 _REQUIREMENT = re.compile(r"^([\w.-]+)(?:\[([\w,-]+)\])?[^;]*(?:;.*extra == ['\"]([\w-]+)['\"])?")
-
-
-def compile_all() -> None:
-    """Compile whatever is not compiled yet, on all cores."""
-    load(*PARTS.values())
 
 
 def examine(data_dir: str | Path | None = None) -> list[Finding]:
     """Everything that can be seen without running anything."""
-    return [
+    findings = [
         Finding("stagewise", "ok", version(DISTRIBUTION)),
         Finding("python", "ok", f"{platform.python_version()}, {platform.platform()}"),
         Finding("cores", "ok", str(available_cores())),
         *_packages(requires(DISTRIBUTION) or []),
-        _data_sets(data_dir),
-        *_compiled_code(),
     ]
+    if any(finding.verdict == "problem" for finding in findings):
+        return findings
+    return [*findings, _data_sets(data_dir), *_compiled_code()]
 
 
 def needed_by(requirements: list[str]) -> dict[str, list[str]]:
@@ -80,33 +64,35 @@ def needed_by(requirements: list[str]) -> dict[str, list[str]]:
 
 def _packages(requirements: list[str]) -> Iterator[Finding]:
     needed = needed_by(requirements)
-    there, missing = _installed(needed[""])
+    installed, missing = _installed(needed.get("", []))
     if missing:
         text = f"missing: {', '.join(missing)}: pip install {DISTRIBUTION}"
         yield Finding("core", "problem", text)
     else:
-        yield Finding("core", "ok", ", ".join(there))
+        yield Finding("core", "ok", ", ".join(installed))
     for extra, purpose in PURPOSES.items():
-        there, missing = _installed(needed[extra])
+        installed, missing = _installed(needed.get(extra, []))
         if missing:
             text = f"missing: {', '.join(missing)}: pip install '{DISTRIBUTION}[{extra}]'"
             yield Finding(f"{extra}: {purpose}", "optional", text)
         else:
-            yield Finding(f"{extra}: {purpose}", "ok", ", ".join(there))
+            yield Finding(f"{extra}: {purpose}", "ok", ", ".join(installed))
 
 
 def _installed(packages: list[str]) -> tuple[list[str], list[str]]:
-    """Those that are there, with their versions, and those that are not."""
-    there, missing = [], []
+    """Those that are, with their versions, and those that are not."""
+    installed, missing = [], []
     for package in packages:
         try:
-            there.append(f"{package} {version(package)}")
+            installed.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             missing.append(package)
-    return there, missing
+    return installed, missing
 
 
 def _data_sets(data_dir: str | Path | None) -> Finding:
+    from stagewise.datasets import available
+
     findings = available(data_dir)
     names = [finding.name for finding in findings if finding.found]
     lacking = len(findings) - len(names)
@@ -116,6 +102,9 @@ def _data_sets(data_dir: str | Path | None) -> Finding:
 
 
 def _compiled_code() -> Iterator[Finding]:
+    from stagewise.compiled_parts import PARTS
+    from stagewise.loading import code_folder, is_compiled
+
     folder = code_folder()
     if folder is None:
         text = "cannot be kept, so every process compiles: set XDG_CACHE_HOME to a folder of yours"

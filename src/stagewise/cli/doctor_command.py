@@ -16,8 +16,10 @@ def doctor(
     json: Json = False,
 ) -> None:
     """What is installed, what is missing for what, and whether the search is compiled."""
-    from stagewise.doctor import compile_all, examine
+    from stagewise.doctor import examine
 
     if compile_now:
+        from stagewise.compiled_parts import compile_all
+
         compile_all()
     print_findings(examine(data_dir), json)
