@@ -28,13 +28,24 @@ def test_every_public_name_is_in_the_reference(name):
     assert re.search(rf"^\.\. auto\w+:: stagewise\.{name}$", REFERENCE, re.MULTILINE)
 
 
-def test_every_exception_is_in_the_reference():
-    from stagewise.client import ServiceError
-    from stagewise.errors import StagewiseError
-    from stagewise.runs.run import RunDiverged
+@pytest.mark.parametrize(
+    "name", ["StagewiseError", "TrainingDiverged", "RunDiverged", "ServiceError"]
+)
+def test_exceptions_that_callers_catch_are_in_the_reference(name):
+    assert re.search(rf"^\.\. autoexception:: \S*\.{name}$", REFERENCE, re.MULTILINE)
 
-    for kind in (StagewiseError, ServiceError, RunDiverged):
-        assert re.search(rf"^\.\. autoexception:: \S*\.{kind.__name__}$", REFERENCE, re.MULTILINE)
+
+def test_errors_are_found_with_all_that_derive_from_them(extensions):
+    from error_messages import error_names, messages
+
+    def subclasses(kind):
+        return {kind, *(each for below in kind.__subclasses__() for each in subclasses(below))}
+
+    for module in ("stagewise.serve.refusals", "stagewise.client", "stagewise.world.checks"):
+        pytest.importorskip(module)
+    named = {kind.__name__ for kind in subclasses(stagewise.StagewiseError)}
+    assert {name for name in named if not name.startswith("_")} <= error_names()
+    assert any("its policy follows no plan" in text for text, _ in messages("stagewise.serve"))
 
 
 def test_every_symbol_has_its_line(extensions):

@@ -2,18 +2,25 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from sources import Generated, modules
 
-_RAISED = {
-    "StagewiseError",
-    "FieldError",
-    "ServiceError",
-    "Refusal",
-    "TrainingDiverged",
-    "RunDiverged",
-}
+
+@cache
+def error_names() -> set[str]:
+    """The names of StagewiseError and of all classes that derive from it."""
+    bases = {
+        node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    names = {"StagewiseError"}
+    while more := {name for name, above in bases.items() if above & names} - names:
+        names |= more
+    return names
 
 
 class ErrorMessages(Generated):
@@ -41,7 +48,7 @@ def messages(part: str) -> Iterator[tuple[str, str]]:
                 continue
             called = node.exc.func
             name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
-            if name in _RAISED and node.exc.args:
+            if name in error_names() and node.exc.args:
                 texts = [_template(argument) for argument in node.exc.args]
                 text = next((text for text in texts if " " in text), texts[0])
                 yield text.replace("|", "\\|"), f"{path.partition('/')[2]}:{node.lineno}"
