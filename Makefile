@@ -14,6 +14,7 @@ INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 .venv/demo: pyproject.toml constraints.txt
 	@echo "==> Installing PyTorch, Stagewise and what they need into .venv: a minute or two"
 	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --upgrade pip  # that of an older Python takes minutes longer
 	@$(INSTALL) torch
 	@$(INSTALL) --editable '.[simulate,serve]'
 	@touch $@

@@ -14,6 +14,7 @@ from small_runs import small_run
 from stagewise.errors import StagewiseError
 from stagewise.policies.registry import make_policy
 from stagewise.runs.config import Replanning
+from stagewise.runs.metrics import RunMetrics
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"
 
@@ -77,6 +78,14 @@ def test_a_port_that_is_taken_is_one_line():
         pytest.raises(StagewiseError, match=r"metrics_port = .*: cannot be listened at"),
     ):
         small_run(metrics_port=taken.getsockname()[1])
+
+
+def test_that_a_port_is_taken_is_said_before_anything_starts():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(StagewiseError, match=r"metrics_port = .*: cannot be listened at"),
+    ):
+        RunMetrics(taken.getsockname()[1])
 
 
 def test_the_counters_of_the_service_count_each_decision_once(tmp_path):

@@ -1,5 +1,6 @@
 """Counters of decisions and rounds for Prometheus; `prometheus_client` is an optional package."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -70,6 +71,9 @@ class RunMetrics:
         from prometheus_client import CollectorRegistry, Gauge
 
         self._port = whole("metrics_port", port, 1, 65535)
+        with self._listening_errors(), socket.socket() as probe:  # now, not once all has started
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", self._port))
         self.registry = CollectorRegistry()
         """For counters of whoever carries the run out."""
         self._decisions = DecisionMetrics(self.registry)
@@ -82,18 +86,23 @@ class RunMetrics:
     def serving(self) -> Iterator[None]:
         from prometheus_client import start_http_server
 
-        try:
+        with self._listening_errors():
             server, thread = start_http_server(self._port, "127.0.0.1", self.registry)
-        except OSError as error:
-            raise StagewiseError(
-                f"metrics_port = {self._port}: cannot be listened at: {error.strerror}"
-            ) from None
         try:
             yield
         finally:
             server.shutdown()
             server.server_close()
             thread.join()
+
+    @contextmanager
+    def _listening_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StagewiseError(
+                f"metrics_port = {self._port}: cannot be listened at: {error.strerror}"
+            ) from None
 
     def add(self, record: RoundRecord) -> None:
         self._decisions.add(
