@@ -83,39 +83,39 @@ print(told.replace(str(folder), "..."))
 # Who trained where
 # -----------------
 #
-# A cross is a client that was away when the round began.
+# A cross is a client that was away when the round began, a red border one whose updates did not
+# all count: it was killed while the round waited for them.
 
-decisions = [
-    json.loads(line)
-    for line in (folder / "live" / "decisions.jsonl").read_text().splitlines()
-]
-online = [
-    json.loads(line)
-    for line in (folder / "live" / "online.jsonl").read_text().splitlines()
-]
-clients = [
-    client["id"]
-    for client in json.loads((folder / "live" / "scenario.json").read_text())[
-        "clients"
-    ]
-]
+
+def lines_of(name):
+    text = (folder / "live" / name).read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+decisions, online = lines_of("decisions.jsonl"), lines_of("online.jsonl")
+live = lines_of("live.jsonl")
+scenario = json.loads((folder / "live" / "scenario.json").read_text())
+clients = [client["id"] for client in scenario["clients"]]
 
 import matplotlib.pyplot as plt
 
 figure, axes = plt.subplots(figsize=(7.5, 3), layout="constrained")
-for decision, there in zip(decisions, online, strict=True):
+colours = {"es0": "#1b6ca8", "es1": "#e0a030", None: "#dddddd"}
+for decision, there, report in zip(decisions, online, live, strict=True):
     here = there if isinstance(there, list) else there["online"]
+    failed = {
+        update["client"]
+        for update in report["updates"]
+        if update["fate"] != "counted"
+    }
     for place, client in enumerate(clients):
-        edge = decision["assignment"].get(client)
-        colour = {"es0": "#1b6ca8", "es1": "#e0a030", None: "#dddddd"}[edge]
-        marker = "s" if client in here else "x"
-        axes.scatter(
-            decision["round"],
-            place,
-            s=190,
-            c=colour if client in here else "#b0402a",
-            marker=marker,
-        )
+        where = decision["round"], place
+        if client not in here:
+            axes.scatter(*where, s=190, c="#b0402a", marker="x")
+            continue
+        colour = colours[decision["assignment"].get(client)]
+        border = "#b0402a" if client in failed else colour
+        axes.scatter(*where, s=190, c=colour, marker="s", ec=border, lw=2.5)
 for label, colour, marker in (
     ("trains at es0", "#1b6ca8", "s"),
     ("trains at es1", "#e0a030", "s"),
@@ -142,14 +142,7 @@ plt.show()
 # Each update that a round asks for ends in exactly one of four fates. The deadline of the first
 # round is generous, since nothing has been measured yet.
 
-live = [
-    json.loads(line)
-    for line in (folder / "live" / "live.jsonl").read_text().splitlines()
-]
-rounds = [
-    json.loads(line)
-    for line in (folder / "live" / "rounds.jsonl").read_text().splitlines()
-]
+rounds = lines_of("rounds.jsonl")
 for line, record in zip(live, rounds, strict=True):
     print(
         f"round {line['round']}: accuracy {record['accuracy']:.3f}, {line['fates']}, "
