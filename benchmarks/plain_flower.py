@@ -59,7 +59,8 @@ def plain_rounds(clients: int, rounds: int) -> list[float]:
     )
     app, times = folder / "app", folder / "times.json"
     shutil.copytree(HERE / "plain_app", app)
-    environment = {**os.environ, "FLWR_HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"  # Flower starts programs of its own by name
+    environment = {**os.environ, "PATH": path, "FLWR_HOME": str(folder), "OMP_NUM_THREADS": "1"}
     with ExitStack() as stack:
 
         def start(name: str, *words: object) -> "subprocess.Popen[bytes]":
