@@ -75,31 +75,32 @@ def test_missing_parts_are_shared_out_once(cores, parts, expected, tmp_path):
     assert sorted(loaded.read_text().splitlines()) == sorted(f"{part} here" for part in parts)
 
 
+def loaded_by(program: str, tmp_path: Path) -> list[str]:
+    """Who loaded which part in a process that executes `program`, where `p` has the parts."""
+    loaded = tmp_path / "loaded"
+    begin = "import os, sys, loading_parts as p; os.environ['ASKING'] = str(os.getpid());"
+    done = run("-c", begin + program, cache=tmp_path, LOADED=str(loaded))
+    assert done.returncode == 0, done.stderr
+    return loaded.read_text().splitlines()
+
+
 @pytest.mark.parametrize("interpreter", ["/nowhere/python", "", None])
 def test_without_another_interpreter_all_is_done_here(interpreter, tmp_path):
-    loaded = tmp_path / "loaded"
     program = (
-        "import os, sys, loading_parts as p; os.environ['ASKING'] = str(os.getpid());"
         f"sys.executable = {interpreter!r};"
         "from stagewise import loading; loading.available_cores = lambda: 2;"
         "loading.load(p.first, p.second); assert loading.is_compiled(p.second)"
     )
-    done = run("-c", program, cache=tmp_path, LOADED=str(loaded))
-    assert done.returncode == 0, done.stderr
-    assert loaded.read_text().splitlines() == ["first here", "second here"]
+    assert loaded_by(program, tmp_path) == ["first here", "second here"]
 
 
 def test_without_a_place_on_disk_nothing_is_shared(tmp_path):
     (tmp_path / "stagewise").write_text("a file where the folder would be")
-    loaded = tmp_path / "loaded"
     program = (
-        "import os, loading_parts as p; os.environ['ASKING'] = str(os.getpid());"
         "from stagewise import loading; loading.load(p.first, p.second);"
         "assert not loading.is_compiled(p.first)"
     )
-    done = run("-c", program, cache=tmp_path, LOADED=str(loaded))
-    assert done.returncode == 0, done.stderr
-    assert loaded.read_text().splitlines() == ["first here", "second here"]
+    assert loaded_by(program, tmp_path) == ["first here", "second here"]
 
 
 def test_it_is_said_once_that_something_is_compiled(tmp_path):

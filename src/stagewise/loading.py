@@ -29,7 +29,7 @@ _loaded: set[Part] = set()
 def load(*parts: Part) -> None:
     """Load or compile `parts`; those that are not on disk are shared out among the cores there are."""
     missing = [part for part in parts if part not in _loaded and not is_compiled(part)]
-    if missing and not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    if missing and not _is_interpreted():
         LOGGER.info("compiling for this machine, once; this takes seconds")
         processes = min(available_cores(), len(missing)) if code_folder() is not None else 1
         with _compiled_elsewhere(*(missing[place::processes] for place in range(1, processes))):
@@ -47,8 +47,13 @@ def is_compiled(part: Part) -> bool:
 
 def code_folder() -> Path | None:
     """Where other processes find what one has compiled; None where nothing is compiled or kept."""
+    return None if _is_interpreted() else compiled.lasting_folder()
+
+
+def _is_interpreted() -> bool:
+    """Whether numba is told to compile nothing."""
     settings: Any = numba.config
-    return None if settings.DISABLE_JIT else compiled.lasting_folder()
+    return bool(settings.DISABLE_JIT)
 
 
 def _mark(folder: Path, part: Part) -> Path:

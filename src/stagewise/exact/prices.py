@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from stagewise.exact.cuts import NO_CUTS, Cuts
-from stagewise.world.scenario import FloatArray
+from stagewise.world.scenario import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,6 +16,12 @@ class Prices:
     delay: FloatArray
     cuts: Cuts = NO_CUTS
     """What a cluster pays that has two items of a cut."""
+
+    @classmethod
+    def even(cls, clients: int, delay_weight: float, in_round: BoolArray) -> "Prices":
+        """Clients for nothing, the weight of delay spread evenly over the edges of the round."""
+        share = delay_weight / max(1, int(in_round.sum()))
+        return cls(np.zeros(clients), np.where(in_round, share, 0.0))
 
     @property
     def paid(self) -> float:

@@ -32,9 +32,8 @@ class Scope(NamedTuple):
 
 
 def even_prices(instance: Instance) -> Prices:
-    """Clients for nothing, the weight of delay spread evenly over the edges of the round."""
-    share = instance.delay_weight / max(1, instance.edges_in_round)
-    return Prices(np.zeros(len(instance.lock)), np.where(instance.in_round, share, 0.0))
+    """Those of a round of which nothing is known."""
+    return Prices.even(len(instance.lock), instance.delay_weight, instance.in_round)
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,9 @@ class Library:
 
 
 def unlearned_prices(scenario: Scenario) -> Prices:
-    """Clients for nothing, the weight of delay spread evenly over the edges."""
-    edges = len(scenario.edges)
-    return Prices(np.zeros(len(scenario.clients)), np.full(edges, scenario.weights.delay / edges))
+    """Those of a system in which no round has been seen."""
+    everywhere = np.ones(len(scenario.edges), dtype=np.bool_)
+    return Prices.even(len(scenario.clients), scenario.weights.delay, everywhere)
 
 
 def generate_library(
