@@ -135,18 +135,21 @@ def seen(network: Network, tmp_path_factory: pytest.TempPathFactory) -> ThreeHos
         (folder / "site" / "hosts" / host).rename(folder / host)
     shutil.rmtree(folder / "site")  # what the machines have must do
 
-    # One client comes later: its key is with the attacker until then.
+    # One client comes later: its key is with the attacker until then. Rounds begin once it is there,
+    # for whoever has its key is taken for it.
     programs = load_programs(folder / CLIENTS / PROGRAMS)
     save_programs(
         [each for each in programs if each.name != "client-c2"], folder / CLIENTS / PROGRAMS
     )
     scripts = {
         host: network.start(host, [folder / host / "run.sh"], folder / f"{host}.log")
-        for host in (CLIENTS, EDGE, CLOUD)
+        for host in (CLIENTS, EDGE)
     }
     attacks, grown_mb = _attack(network, folder)
     save_programs(programs, folder / CLIENTS / PROGRAMS)
     scripts[CLIENTS].send_signal(signal.SIGHUP)
+    _wait_for_client(folder, "client-c2")
+    scripts[CLOUD] = network.start(CLOUD, [folder / CLOUD / "run.sh"], folder / f"{CLOUD}.log")
     status = scripts[CLOUD].wait(PATIENCE_S)
     scripts[EDGE].kill()  # what it has started must end all the same
     scripts[EDGE].wait()
@@ -160,13 +163,11 @@ def seen(network: Network, tmp_path_factory: pytest.TempPathFactory) -> ThreeHos
 def _attack(network: Network, folder: Path) -> tuple[dict[str, str | int], dict[str, float]]:
     """From the clients' machine, at an edge: what came of each attack, and how much programs grew."""
     wait_until(lambda: "edge-es0" in load_processes(folder / EDGE), PATIENCE_S)
-    log = folder / CLIENTS / "logs" / "client-c0.log"
-    wait_until(lambda: log.exists() and "connected" in log.read_text(), PATIENCE_S)
+    _wait_for_client(folder, "client-c0")
     pids = {
         name: each.pid
-        for host in (EDGE, CLOUD)
-        for name, each in load_processes(folder / host).items()
-        if each.pid is not None and name != "coordinator"  # which is just starting
+        for name, each in load_processes(folder / EDGE).items()
+        if each.pid is not None
     }
     before = {name: _memory_mb(pid) for name, pid in pids.items()}
     role, attacker = folder / CLIENTS / "client-c2", Path(__file__).with_name("attacker.py")
@@ -182,6 +183,12 @@ def _attack(network: Network, folder: Path) -> tuple[dict[str, str | int], dict[
     assert network.start(CLIENTS, [sys.executable, attacker, *words], out).wait(PATIENCE_S) == 0
     grown = {name: _memory_mb(pid) - before[name] for name, pid in pids.items()}
     return msgspec.json.decode(out.read_bytes().splitlines()[-1]), grown
+
+
+def _wait_for_client(folder: Path, name: str) -> None:
+    """Until it is connected with its edge."""
+    log = folder / CLIENTS / "logs" / f"{name}.log"
+    wait_until(lambda: log.exists() and "connected" in log.read_text(), PATIENCE_S)
 
 
 def _memory_mb(pid: int) -> float:
