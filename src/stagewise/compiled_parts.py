@@ -1,9 +1,8 @@
 """All that is compiled before it is first used."""
 
 from stagewise.loading import Part, load
-from stagewise.plan_b.pool import load_clusters
+from stagewise.plan_b.pool import load_clusters, load_many_edges
 from stagewise.policies.exact import load_exact
-from stagewise.pool.windows import load_windows
 from stagewise.warm_up import load_association, load_search
 
 PARTS: dict[str, Part] = {
@@ -11,7 +10,7 @@ PARTS: dict[str, Part] = {
     "pool": load_clusters,
     "Algs. 2 and 3": load_association,
     "exact": load_exact,
-    "more than 6 edges": load_windows,
+    "more than 6 edges": load_many_edges,
 }
 """In an order that two processes share evenly."""
 

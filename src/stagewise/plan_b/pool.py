@@ -5,8 +5,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from stagewise.exact.prices import Prices
 from stagewise.loading import load
 from stagewise.plans import Plan
+from stagewise.pool.dive import dive
 from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
 from stagewise.pool.pick import (
@@ -16,8 +18,9 @@ from stagewise.pool.pick import (
     pick_from_library,
     pick_on_the_spot,
 )
+from stagewise.pool.pricing import Choices
 from stagewise.pool.surcharge import surcharged
-from stagewise.pool.windows import load_windows
+from stagewise.pool.windows import improve_in_windows, neighbours
 from stagewise.problem.statement import Mode, p0, p2
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
@@ -85,7 +88,7 @@ def load_pool(library: Library) -> None:
     """Load or compile what picking from `library` needs, and find out what it needs to know."""
     load(load_search, load_clusters)
     if len(library.prices.delay) > LARGEST_SEARCHED:
-        load(load_windows)
+        load(load_many_edges)
         _ = library.near
 
 
@@ -99,6 +102,20 @@ def load_clusters() -> None:
         library = build_library(scenario)
         columns, _ = online_columns(library, round_)
         choose(build_instance(p0(round_)), columns, library.prices)
+
+
+def load_many_edges() -> None:
+    """Load or compile how edges choose that are too many for a complete search, on two that want one."""
+    choices = Choices(
+        start=np.array([0, 1, 2]),
+        members=np.zeros((2, 1), dtype=np.int32),
+        cost=np.ones(2),
+        delay=np.ones(2),
+        delay_weight=1.0,
+        unserved_cost=10.0,
+    )
+    choice = dive(choices, Prices(np.zeros(1), np.full(2, 0.5)))
+    improve_in_windows(choices, choice, np.zeros(1), neighbours(2, np.arange(2), choices.members))
 
 
 def library_of(plan: Plan) -> Library:

@@ -19,9 +19,11 @@ from stagewise.exact.packing import Budget, pack
 from stagewise.exact.prices import Prices
 from stagewise.exact.pricing import even_prices
 from stagewise.pool.clusters import cheap_clusters
+from stagewise.pool.dive import dive
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.library import Library
 from stagewise.pool.pricing import (
+    CHOOSE_EVERY,
     Choices,
     improve_choice,
     new_pricing_workspace,
@@ -44,7 +46,7 @@ LARGEST_SEARCHED = 6
 _LARGEST_TRIED = 20  # edges; with more it is of no use even where windows leave limits broken
 _SEARCH_STEPS = 200_000
 _PASSES = 5
-_ROUGH_STEPS, _MANY_STEPS = 12, 40  # on all clusters, then on the likely ones
+_ROUGH_STEPS = 12  # on all clusters, to find the likely ones
 _LIKELY_CLUSTERS = 200  # of each edge, by their costs at the round's prices
 _FEW = 4  # an edge with fewer clusters online gets new ones
 _NEW_CLUSTERS = 100
@@ -243,12 +245,19 @@ def _assign_in_windows(
     pinned: IntArray | None,
 ) -> IntArray:
     """A good choice by pricing, improved by a few edges at a time, and again once all are served."""
-    priced = price(instance, columns, prices, _ROUGH_STEPS, np.inf, everyone=False)
+    priced = price(
+        instance,
+        columns,
+        prices,
+        _ROUGH_STEPS,
+        np.inf,
+        everyone=False,
+        choose_every=_ROUGH_STEPS,
+    )
     columns = select(columns, likely(columns, priced))
-    priced = price(instance, columns, priced.prices, _MANY_STEPS, np.inf, everyone=False)
-    choice = priced.choice
-    assert choice is not None
-    improve_in_windows(_choices(instance, columns), choice, priced.prices.client, near)
+    choices = _choices(instance, columns)
+    choice = dive(choices, priced.prices)
+    improve_in_windows(choices, choice, priced.prices.client, near)
     chosen = select(columns, choice[choice != NONE])
     assignment = edge_of(instance, chosen, pinned)
     if not len(_serve_all(instance, chosen, assignment, prices)):
@@ -276,11 +285,13 @@ def _with_clusters_of(
 
 
 def likely(columns: Columns, priced: "PricedColumns") -> IntArray:
-    """The rows of the clusters of each edge that are the cheapest at the round's prices, in order."""
-    by_cost = np.argsort(priced.reduced, kind="stable")
-    by_edge = by_cost[np.argsort(columns.edge[by_cost], kind="stable")]
-    rank = np.arange(len(columns)) - np.searchsorted(columns.edge, columns.edge)
-    return np.sort(by_edge[rank < _LIKELY_CLUSTERS])
+    """The rows of each edge's clusters that are the cheapest at the round's prices, these first."""
+    ends = np.flatnonzero(np.diff(columns.edge)) + 1
+    rows = []
+    for first, costs in zip((0, *ends), np.split(priced.reduced, ends), strict=True):
+        least = np.argpartition(costs, min(_LIKELY_CLUSTERS, len(costs)) - 1)[:_LIKELY_CLUSTERS]
+        rows.append(first + least[np.argsort(costs[least], kind="stable")])
+    return np.concatenate(rows)
 
 
 def _choose_in_turn(instance: Instance, columns: Columns, prices: Prices) -> Columns:
@@ -312,14 +323,16 @@ def price(
     limit: float,
     *,
     everyone: bool = True,
+    choose_every: int = CHOOSE_EVERY,
 ) -> PricedColumns:
     """Price the clients by subgradient steps over `columns`, which stand in order of edges.
 
     `everyone` says that a choice must serve every edge; otherwise an edge may go without, row -1.
+    Choices take time: who wants the prices alone sets `choose_every` to `steps`.
     """
     choices = _choices(instance, columns)
     work = new_pricing_workspace(choices, prices.client, prices.delay)
-    reached = price_clients(choices, steps, limit, work)
+    reached = price_clients(choices, steps, choose_every, limit, work)
     incomplete = everyone and bool((work.choice == NONE).any())
     padded = np.append(work.reduced, choices.unserved_cost)
     least = np.minimum.reduceat(padded, choices.start[:-1])

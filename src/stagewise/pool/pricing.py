@@ -11,6 +11,9 @@ import numpy.typing as npt
 from stagewise.compiled import NONE, compiled, inlined
 from stagewise.world.scenario import FloatArray, IntArray
 
+CHOOSE_EVERY = 4
+"""In which steps of pricing edges choose in turn, where a choice is wanted."""
+
 
 class Choices(NamedTuple):
     """The clusters to choose from: start[j]:start[j+1] belong to edge j."""
@@ -62,11 +65,12 @@ def new_pricing_workspace(
 
 
 @compiled
-def price_clients(choices, steps, limit, work):
+def price_clients(choices, steps, choose_every, limit, work):
     """Subgradient steps on the prices; returns the cost of the best disjoint choice met.
 
-    The best prices end up in `work.client_price` and `work.delay_price`; `work.choice` receives the
-    best choice if it costs less than `limit`, the cost of one already at hand.
+    Edges choose in turn in every `choose_every`-th step and in the last one. The best prices end
+    up in `work.client_price` and `work.delay_price`; `work.choice` receives the best choice if it costs
+    less than `limit`, the cost of one already at hand.
     """
     members, delay = choices.members, choices.delay
     client_price, delay_price = work.client_price, work.delay_price
@@ -106,8 +110,8 @@ def price_clients(choices, steps, limit, work):
             gradient = demand[i] - 1.0
             if gradient > 0 or (client_price[i] > 0 and gradient < 0):
                 norm += gradient * gradient
-        if step % 4 == 0 or step == steps - 1:
-            limit = _choose_in_turn(choices, work, limit, step // 4)
+        if step % choose_every == 0 or step == steps - 1:
+            limit = _choose_in_turn(choices, work, limit, step // choose_every)
         if norm == 0.0 or limit - best_bound <= 1e-9:
             break
         # A choice that leaves an edge out says nothing about what is worth reaching.
@@ -237,3 +241,13 @@ def improve_choice(choices, choice, price, passes):
             changed |= choice[j] != had
         if not changed:
             break
+
+
+@inlined
+def move_cluster(choices, row, c, place):
+    """Put cluster `c` in another place, with what `row` says of it."""
+    for m in range(choices.members.shape[1]):
+        choices.members[place, m] = choices.members[c, m]
+    choices.cost[place] = choices.cost[c]
+    choices.delay[place] = choices.delay[c]
+    row[place] = row[c]

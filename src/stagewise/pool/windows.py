@@ -14,8 +14,10 @@ from stagewise.compiled import NONE, compiled
 from stagewise.exact.columns import shared_clients
 from stagewise.exact.packing import Packable, SearchState, new_search_state, restart, search
 from stagewise.pool.pricing import (
+    CHOOSE_EVERY,
     Choices,
     PricingWorkspace,
+    move_cluster,
     new_pricing_workspace,
     price_clients,
     set_members,
@@ -24,7 +26,7 @@ from stagewise.world.scenario import FloatArray, IntArray
 
 NEIGHBOURS = 14
 """Of each edge at the most, those first that share most clients with it."""
-_EDGES = 8
+_EDGES = 12
 _PASSES = 2
 _LARGEST_TWICE = 1_000  # edges; more have one pass, which takes seconds
 _CLIENTS_PER_EDGE = 48  # that a window has room for, or two of the largest clusters
@@ -100,20 +102,6 @@ def improve_in_windows(
         passes = _PASSES if len(choice) <= _LARGEST_TWICE else 1
         work = _new_workspace(choices, client_price)
         _improve(choices, choice, client_price, near, passes, likely, work)
-
-
-def load_windows() -> None:
-    """Load or compile them, on two edges that want the same client."""
-    choices = Choices(
-        start=np.array([0, 1, 2]),
-        members=np.zeros((2, 1), dtype=np.int32),
-        cost=np.ones(2),
-        delay=np.ones(2),
-        delay_weight=1.0,
-        unserved_cost=10.0,
-    )
-    near = neighbours(2, np.arange(2), choices.members)
-    improve_in_windows(choices, np.full(2, NONE), np.zeros(1), near)
 
 
 def _new_workspace(choices: Choices, client_price: FloatArray) -> _Workspace:
@@ -228,7 +216,7 @@ def _choose_together(choices, choice, client_price, likely, clock, work):
     limit = before
     edges = work.scope.shape[0]
     for steps in _STEPS:
-        reached = price_clients(work.choices, steps, limit, work.pricing)
+        reached = price_clients(work.choices, steps, CHOOSE_EVERY, limit, work.pricing)
         if reached < limit:
             limit = reached
             for a in range(edges):
@@ -348,7 +336,6 @@ def _add(choices, c, others, count, clients, work):
 def _drop_unlikely(work, likely, limit):
     """Leave out clusters that are hardly in a choice below `limit`; returns the bound on choices."""
     window, reduced = work.choices, work.pricing.reduced
-    width = window.members.shape[1]
     edges = window.start.shape[0] - 1
     base = 0.0
     for n in range(work.pricing.client_price.shape[0]):
@@ -367,12 +354,8 @@ def _drop_unlikely(work, likely, limit):
         window.start[a] = kept
         for c in range(first, last):
             if reduced[c] <= likely * (limit - base):
-                for m in range(width):
-                    window.members[kept, m] = window.members[c, m]
-                window.cost[kept] = window.cost[c]
-                window.delay[kept] = window.delay[c]
+                move_cluster(window, work.row, c, kept)
                 reduced[kept] = reduced[c]
-                work.row[kept] = work.row[c]
                 kept += 1
     window.start[edges] = kept
     return base

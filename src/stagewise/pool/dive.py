@@ -1,0 +1,196 @@
+"""A dive: edges settle one after the other, those first whose cheapest cluster nobody else wants.
+
+Prices by themselves leave neighbours wanting the same clients, and taking turns then gives the last ones
+what is left. So only some edges settle at a time. Clusters that have one of their clients are dropped,
+and what is left is priced again, so that the others' prices take into account what is gone.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stagewise.compiled import NONE, compiled
+from stagewise.exact.prices import Prices
+from stagewise.pool.pricing import (
+    Choices,
+    PricingWorkspace,
+    move_cluster,
+    new_pricing_workspace,
+    price_clients,
+)
+from stagewise.world.scenario import BoolArray, FloatArray, IntArray
+
+
+class _Pace(NamedTuple):
+    """How long is priced first and again, and which part of the edges left settles at a time."""
+
+    first_steps: int
+    steps: int
+    part: float
+
+
+_CAREFUL, _QUICK = _Pace(80, 12, 0.08), _Pace(40, 8, 0.2)
+_LARGEST_CAREFUL = 100  # edges; more would take longer than a round has
+
+
+class _Workspace(NamedTuple):
+    """What is left to choose from, and who has settled."""
+
+    choices: Choices
+    row: IntArray
+    """Which of all clusters each of those left is."""
+    pricing: PricingWorkspace
+    best: IntArray
+    """The cluster of each edge in the best choice met, of all there are, or -1."""
+    settled: BoolArray
+    taken: BoolArray
+    """The clients of the edges that have settled."""
+    cheapest: IntArray
+    """The cluster of each edge that costs least at the prices, or -1."""
+    reluctance: FloatArray
+    """Who settles later: clients that others want count most, then little to lose by another cluster."""
+
+
+def dive(choices: Choices, prices: Prices) -> IntArray:
+    """A good disjoint choice, the cluster of each edge; -1 for an edge that goes without."""
+    edges, clients = len(prices.delay), len(prices.client)
+    own = choices._replace(
+        start=choices.start.copy(),
+        members=choices.members.copy(),
+        cost=choices.cost.copy(),
+        delay=choices.delay.copy(),
+    )
+    work = _Workspace(
+        choices=own,
+        row=np.arange(len(choices.cost)),
+        pricing=new_pricing_workspace(own, prices.client, prices.delay),
+        best=np.full(edges, NONE, dtype=np.int64),
+        settled=np.zeros(edges, dtype=np.bool_),
+        taken=np.zeros(clients, dtype=np.bool_),
+        cheapest=np.full(edges, NONE, dtype=np.int64),
+        reluctance=np.zeros(edges),
+    )
+    _dive(work, _CAREFUL if edges <= _LARGEST_CAREFUL else _QUICK)
+    return work.best
+
+
+@compiled
+def _dive(work, pace):
+    """Price, settle some, drop what is in their way, and so on until all have settled."""
+    limit = np.inf
+    steps = pace.first_steps
+    while True:
+        reached = price_clients(work.choices, steps, steps, limit, work.pricing)
+        steps = pace.steps
+        if reached < limit:
+            limit = reached
+            for j in range(work.best.shape[0]):
+                c = work.pricing.choice[j]
+                work.best[j] = NONE if c == NONE else work.row[c]
+        left = _find_cheapest(work)
+        if left == 0:
+            break
+        _weigh(work)
+        for _ in range(int(np.ceil(pace.part * left))):
+            _settle_one(work)
+        _drop_taken(work)
+
+
+@compiled
+def _find_cheapest(work):
+    """Of each edge at the prices, and who wants whom; returns how many edges have not settled."""
+    choices, demand, reduced = work.choices, work.pricing.demand, work.pricing.reduced
+    for i in range(demand.shape[0]):
+        demand[i] = 0
+    left = 0
+    for j in range(work.cheapest.shape[0]):
+        best = NONE
+        least, second = np.inf, np.inf
+        for c in range(choices.start[j], choices.start[j + 1]):
+            if reduced[c] < least:
+                second = least
+                least = reduced[c]
+                best = c
+            else:
+                second = min(second, reduced[c])
+        work.cheapest[j] = best
+        work.reluctance[j] = least - second  # to be weighed
+        if best == NONE:
+            work.settled[j] = True
+            continue
+        if not work.settled[j]:
+            left += 1
+        for m in range(choices.members.shape[1]):
+            if choices.members[best, m] < 0:
+                break
+            demand[choices.members[best, m]] += 1
+    return left
+
+
+@compiled
+def _weigh(work):
+    """How reluctant each edge is to settle; infinitely, if it has."""
+    choices, demand, reluctance = work.choices, work.pricing.demand, work.reluctance
+    most = 0.0  # that an edge with another choice has to lose
+    for j in range(reluctance.shape[0]):
+        if not work.settled[j] and reluctance[j] > -np.inf:
+            most = max(most, -reluctance[j])
+    for j in range(reluctance.shape[0]):
+        if work.settled[j]:
+            reluctance[j] = np.inf
+            continue
+        wanted = 0
+        for m in range(choices.members.shape[1]):
+            i = choices.members[work.cheapest[j], m]
+            if i < 0:
+                break
+            if demand[i] > 1:
+                wanted += 1
+        to_lose = min(-reluctance[j], 2.0 * most)
+        reluctance[j] = wanted * (1.0 + 2.0 * most) - to_lose
+
+
+@compiled
+def _settle_one(work):
+    """Give its cheapest cluster to the least reluctant edge for which it is still to be had."""
+    members = work.choices.members
+    while True:
+        j = np.argmin(work.reluctance)
+        if work.reluctance[j] == np.inf:
+            return
+        work.reluctance[j] = np.inf
+        c = work.cheapest[j]
+        free = True
+        for m in range(members.shape[1]):
+            if members[c, m] < 0:
+                break
+            free &= not work.taken[members[c, m]]
+        if free:
+            for m in range(members.shape[1]):
+                if members[c, m] < 0:
+                    break
+                work.taken[members[c, m]] = True
+            work.settled[j] = True
+            return
+
+
+@compiled
+def _drop_taken(work):
+    """Leave an edge that has settled its cluster alone, and the others what nobody has taken of."""
+    choices = work.choices
+    kept = 0
+    for j in range(work.settled.shape[0]):
+        first, last = choices.start[j], choices.start[j + 1]
+        choices.start[j] = kept
+        for c in range(first, last):
+            keep = c == work.cheapest[j]
+            if not work.settled[j]:
+                keep = True
+                for m in range(choices.members.shape[1]):
+                    if choices.members[c, m] < 0 or not keep:
+                        break
+                    keep = not work.taken[choices.members[c, m]]
+            if keep:
+                move_cluster(choices, work.row, c, kept)
+                kept += 1
+    choices.start[work.settled.shape[0]] = kept

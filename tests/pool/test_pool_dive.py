@@ -1,0 +1,89 @@
+"""Edges that settle one after the other: disjoint, no worse than taking turns, and mostly better."""
+
+import numpy as np
+import pytest
+from choice_cases import UNSERVED, best_value, problems, value_of
+from hypothesis import given, settings
+
+from stagewise.compiled import NONE
+from stagewise.exact.prices import Prices
+from stagewise.pool.dive import dive
+from stagewise.pool.pricing import Choices, new_pricing_workspace, price_clients
+
+
+def even(choices, client_price):
+    edges = len(choices.start) - 1
+    return Prices(client_price, np.full(edges, choices.delay_weight / edges))
+
+
+def in_turn(choices, prices, steps=80):
+    """What the best choice costs that as many steps of pricing meet by taking turns at their end."""
+    work = new_pricing_workspace(choices, prices.client, prices.delay)
+    price_clients(choices, steps, steps, np.inf, work)
+    return value_of(choices, work.choice)
+
+
+def contested(seed, edges=30, rows=60, clients=150):
+    """Neighbouring edges that want the same clients, in clusters of four to six."""
+    rng = np.random.default_rng(seed)
+    members = np.full((edges * rows, 6), NONE, dtype=np.int32)
+    for row in range(len(members)):
+        near = (clients // edges * (row // rows) + np.arange(15)) % clients
+        chosen = rng.choice(near, rng.integers(4, 7), replace=False)
+        members[row, : len(chosen)] = chosen
+    energy = rng.uniform(1, 3, clients)
+    return Choices(
+        start=rows * np.arange(edges + 1),
+        members=members,
+        cost=np.where(members >= 0, energy[members], 0).sum(axis=1),
+        delay=rng.uniform(0.1, 2, len(members)),
+        delay_weight=0.5,
+        unserved_cost=UNSERVED,
+    )
+
+
+@given(problems((1, 5)))
+@settings(max_examples=200)
+def test_a_choice_is_disjoint_and_between_the_best_and_taking_turns(problem):
+    choices, client_price = problem
+    prices = even(choices, client_price)
+    given_choices = [np.copy(part) for part in choices]
+    choice = dive(choices, prices)
+    value = value_of(choices, choice)
+    assert value is not None
+    assert best_value(choices) - 1e-9 <= value <= in_turn(choices, prices) + 1e-9
+    for j, row in enumerate(choice):
+        assert row == NONE or choices.start[j] <= row < choices.start[j + 1]
+    for part, before in zip(choices, given_choices, strict=True):
+        np.testing.assert_array_equal(part, before)
+
+
+def test_edges_that_share_nobody_have_their_cheapest():
+    choices = Choices(
+        start=np.array([0, 2, 4, 6]),
+        members=np.repeat(np.arange(3, dtype=np.int32), 2)[:, None],
+        cost=np.array([2.0, 1.0, 5.0, 6.0, 1.0, 1.5]),
+        delay=np.ones(6),
+        delay_weight=1.0,
+        unserved_cost=UNSERVED,
+    )
+    assert dive(choices, even(choices, np.zeros(3))).tolist() == [1, 2, 4]
+
+
+def test_where_neighbours_want_the_same_clients_it_is_cheaper_than_taking_turns():
+    ratios = []
+    for seed in range(8):
+        choices = contested(seed)
+        prices = even(choices, np.zeros(150))
+        found = value_of(choices, dive(choices, prices))
+        ratios.append(found / in_turn(choices, prices))
+    assert max(ratios) <= 1 + 1e-9
+    assert np.exp(np.mean(np.log(ratios))) < 0.97
+
+
+@pytest.mark.parametrize("edges", [101, 130])
+def test_very_many_edges_settle_too(edges):
+    choices = contested(1, edges=edges, clients=8 * edges)
+    choice = dive(choices, even(choices, np.zeros(8 * edges)))
+    assert value_of(choices, choice) is not None
+    assert (choice != NONE).mean() > 0.9
