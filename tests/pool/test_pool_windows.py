@@ -156,6 +156,17 @@ def test_the_same_round_gives_the_same_assignment():
         np.testing.assert_array_equal(first.assignment, again.assignment)
 
 
+@pytest.mark.parametrize("cores", [1, 3])
+def test_how_many_cores_generate_clusters_makes_no_difference(cores, monkeypatch):
+    scenario = numeric(clients=160, edges=LARGEST_SEARCHED + 4, seed=3)
+    made = plan(scenario, method="pool", seed=3)
+    rounds = fluctuate(bernoulli(scenario, rounds=2, seed=1), seed=2)
+    usual = [decision.edge_of for decision in decide(made, rounds)]
+    monkeypatch.setattr("stagewise.search.workers.available_cores", lambda: cores)
+    for before, decision in zip(usual, decide(made, rounds), strict=True):
+        np.testing.assert_array_equal(decision.edge_of, before)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_small_systems_of_many_edges_keep_the_contract(seed):
     """Few clients for many edges: most of them go without, and nothing breaks."""

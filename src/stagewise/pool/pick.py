@@ -34,6 +34,7 @@ from stagewise.pool.windows import improve_in_windows
 from stagewise.search.instance import Instance
 from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.search.state import new_state, start_from
+from stagewise.search.workers import workers
 from stagewise.world.costs import UNASSIGNED, LinkCosts
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
@@ -51,10 +52,11 @@ _LIKELY_CLUSTERS = 200  # of each edge, by their costs at the round's prices
 _FEW = 4  # an edge with fewer clusters online gets new ones
 _NEW_CLUSTERS = 100
 _NEW_CLUSTERS_OF_MANY = 40
+_SHARES = 16  # of the edges of a large system, generated on all cores
 FAR = 0.3
 """Where a library no longer has the cheapest clusters (docs/pool.md): how far the energies or delays of
 online clients' links are from those it was made for, in parts of these."""
-_ROUND_CLUSTERS = 40  # of each edge, where the library does not fit the round
+_ROUND_CLUSTERS, _ROUND_CLUSTERS_OF_MANY = 40, 80  # of each edge, where the library does not fit
 _ROUND_PASSES = 3
 _STEPS_BETWEEN = 12
 # Edges in violation get a few thousand moves: more have never made one feasible.
@@ -113,6 +115,7 @@ def with_round_clusters(
 ) -> tuple[Columns, Prices]:
     """Besides `columns`, clusters for this round alone, and the prices they have together."""
     edges = list(range(len(instance.capacity)))
+    most = _ROUND_CLUSTERS_OF_MANY if len(edges) > LARGEST_SEARCHED else _ROUND_CLUSTERS
     at_hand = [] if columns is None else [columns]
     for number in range(_ROUND_PASSES):
         if number:
@@ -120,7 +123,7 @@ def with_round_clusters(
             prices = price(
                 instance, together, prices, _STEPS_BETWEEN, np.inf, everyone=False
             ).prices
-        at_hand.append(_generate(instance, edges, prices, _ROUND_CLUSTERS))
+        at_hand.append(_generate(instance, edges, prices, most))
     return join(at_hand), prices
 
 
@@ -130,7 +133,20 @@ def _generate(
     """At most `max_clusters` for each of `edges`, by default as many as a round has the time for."""
     many = len(instance.capacity) > LARGEST_SEARCHED
     usual = _NEW_CLUSTERS_OF_MANY if many else _NEW_CLUSTERS
-    work = new_cluster_workspace(instance, usual if max_clusters is None else max_clusters)
+    most = usual if max_clusters is None else max_clusters
+    if len(edges) <= LARGEST_SEARCHED:
+        return _generate_in_turn(instance, edges, prices, most)
+    shares = [edges[first::_SHARES] for first in range(_SHARES)]
+    with workers(None) as pool:
+        tasks = [pool.submit(_generate_in_turn, instance, s, prices, most) for s in shares if s]
+        return join([task.result() for task in tasks])
+
+
+def _generate_in_turn(
+    instance: Instance, edges: list[int], prices: Prices, max_clusters: int
+) -> Columns:
+    """What is handed to a thread: the clusters of some edges."""
+    work = new_cluster_workspace(instance, max_clusters)
     return join([cheap_clusters(instance, edge, prices, work) for edge in edges])
 
 
