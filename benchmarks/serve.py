@@ -121,16 +121,17 @@ def clients(arguments: argparse.Namespace) -> None:
             return times
 
         print(f"one alone: {spread(ask(names[8]))}")
-        cpu = -cpu_seconds(pid)
+        cpu, own = -cpu_seconds(pid), -time.process_time()
         with ThreadPoolExecutor(8) as executor:
             began = time.perf_counter()
             asked = names[:1] * 8 if arguments.same else names[:8]
             times = [t for found in executor.map(ask, asked) for t in found]
         taken = time.perf_counter() - began
-        cpu += cpu_seconds(pid)
+        cpu, own = cpu + cpu_seconds(pid), own + time.process_time()
     which = "of one federation" if arguments.same else "of a federation each"
     print(f"eight {which}: {spread(times)}; {len(times) / taken:.0f} decisions a second")
-    print(f"processor time of the server for each: {1000 * cpu / len(times):.2f}")
+    each = [1000 * seconds / len(times) for seconds in (cpu, own)]
+    print(f"processor time for each: {each[0]:.2f} of the server, {each[1]:.2f} of the clients")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 

@@ -80,6 +80,15 @@ class Federations:
         self.create(DEMO, made.sha256, FederationSettings())
         return DEMO
 
+    def at_hand(self, name: str) -> LiveFederation:
+        """The federation in this process, for what compares it with the store by itself."""
+        with self._lock:
+            found = self._ready.get(name)
+            if found is not None and not found.replaced:
+                self._ready.move_to_end(name)
+                return found
+        return self.get(name)
+
     def get(self, name: str) -> LiveFederation:
         """The federation in this process, made from the store where it is not ready."""
         created = self.store.position(name).created

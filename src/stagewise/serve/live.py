@@ -52,6 +52,8 @@ class LiveFederation:
 
     def __init__(self, store: Store, name: str, created: float, scenario: Scenario) -> None:
         self.name, self.created, self.scenario = name, created, scenario
+        self.replaced = False
+        """Whether it was found that another one was created under its name."""
         self._store = store
         self._lock = Lock()
         self._policy: Policy | None = None
@@ -218,6 +220,7 @@ class LiveFederation:
 
     def _require_same(self, created: float) -> None:
         if created != self.created:
+            self.replaced = True
             raise NotReady(f"federation {self.name!r}: was created again just now; ask again")
 
     def _ordered_plans(self) -> OrderedPlans:

@@ -8,9 +8,9 @@ from stagewise.serve.jobs import BoundsSettings
 from stagewise.serve.requests import (
     Count,
     First,
-    ReadBody,
     RunName,
     allowed,
+    body_of,
     body_schema,
     decoded,
     job_answer,
@@ -75,11 +75,14 @@ def order_bounds(request: Request, run: RunName) -> Response:
 
 
 @router.post("/run/try", openapi_extra=body_schema(TryRequest, {}, False))
-async def what_if(request: Request, run: RunName, body: ReadBody) -> Response:
+async def what_if(request: Request, run: RunName) -> Response:
     """Decide a round again with other limits, weights, estimates or outages; nothing is kept."""
     service = service_of(request)
+    allowed(request, "read")
 
-    def answered() -> Tried:
+    def answered(body: bytes) -> Tried:
         return tried(RunSource(service.runs, run), decoded(body, TryRequest))
 
-    return json_answer(await service.tries.run(f"run {run!r}", answered))
+    with service.tries.place(f"run {run!r}") as place:
+        body = await body_of(request, "read")
+        return json_answer(await place.run(lambda: answered(body)))

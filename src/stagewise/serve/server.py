@@ -1,5 +1,6 @@
 """Start the service: where it listens, who may come in, and its end."""
 
+import gc
 import ipaddress
 import socket
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ def serve(settings: ServerSettings) -> None:
     """Serve until interrupted."""
     settings.check()
     access = Access(None if settings.tokens is None else load_tokens(settings.tokens))
-    with _listen(settings) as listening:
+    with listen(settings) as listening:
         service = Service.open(settings.store, settings.runs, access)
         app = make_app(service, rate=settings.rate, loopback_only=settings.tokens is None)
         set_up_logs(settings.log_requests)
@@ -69,6 +70,7 @@ def serve(settings: ServerSettings) -> None:
         scheme = "http" if settings.tls_cert is None else "https"
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         print(f"{scheme}://{host}:{listening.getsockname()[1]}", flush=True)
+        gc.freeze()  # modules are never garbage: looking through them holds everybody up
         server.run(sockets=[listening])
 
 
@@ -89,9 +91,11 @@ def make_server(app: FastAPI, **options: Any) -> uvicorn.Server:
     return server
 
 
-def _listen(settings: ServerSettings) -> socket.socket:
+def listen(settings: ServerSettings) -> socket.socket:
+    """The socket that requests come in at."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small answers at once only where the protocol is named: 40 ms less each.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
