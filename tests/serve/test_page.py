@@ -1,5 +1,6 @@
 """The page in a real Chromium: what a person does, with no network, and no error in the console."""
 
+import json
 import shutil
 import threading
 
@@ -8,6 +9,8 @@ import pytest
 from serve_cases import ask, create, serving, small_rounds, small_scenario
 from small_runs import small_run
 from stagewise.runs.config import Replanning
+from stagewise.runs.directory import RunDirectory
+from stagewise.simulator.start import resume
 
 pytestmark = pytest.mark.processes
 CHROMIUM = "/usr/bin/chromium"
@@ -77,6 +80,30 @@ def test_a_run_is_watched_to_its_end(tmp_path, page):
         page.click("#prove")
         page.wait_for_selector("text=optima: 100.0%", timeout=60000)
         page.wait_for_selector("text=certified optimum")
+        page.close()
+
+
+def test_what_is_known_of_a_run_is_fetched_once_unless_the_run_went_back(tmp_path, page):
+    runs, fetched = tmp_path / "runs", []
+    run_of(runs / "a", "fedcs")
+    lines = (runs / "a" / "decisions.jsonl").read_bytes().splitlines()
+    with serving(str(tmp_path / "a.db"), str(runs)) as client:
+        page.goto(client.address)
+        page.on("request", lambda r: fetched.append(r.url) if "decisions.jsonl" in r.url else None)
+        start = """async () => {
+            const { Source } = await import("/page/source.js");
+            window.source = await new Source("run", "a").load();
+        }"""
+        update = "async () => { await source.update(); return source.decisions; }"
+        page.evaluate(start)
+        assert page.evaluate(update) == [json.loads(line) for line in lines]
+        assert len(fetched) == 1
+        RunDirectory(runs / "a").roll_back(1)
+        assert page.evaluate(update) == [json.loads(line) for line in lines[:2]]
+        resume(runs / "a")
+        again = (runs / "a" / "decisions.jsonl").read_bytes().splitlines()
+        assert page.evaluate(update) == [json.loads(line) for line in again]
+        assert fetched[-1].endswith("first=1&count=3")
         page.close()
 
 

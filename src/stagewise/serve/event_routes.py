@@ -67,9 +67,9 @@ def rounds_of_run(folder: RunsFolder, run: str) -> Events:
         newest = found.st_mtime_ns, found.st_ino
         if newest == seen:
             return []
-        lines = folder.content(run, ROUNDS).splitlines()
+        lines = folder.content(run, ROUNDS, last + 1).splitlines()
         seen = newest
-        return [(n, "round", line) for n, line in enumerate(lines) if n > last]
+        return [(n, "round", line) for n, line in enumerate(lines, last + 1)]
 
     return newer
 

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from stagewise.client.wire import OutcomeReport, RoundRequest, line_of_request
 from stagewise.policies.registry import policy_names
 from stagewise.serve.access import require
-from stagewise.serve.bounds import known_bounds
 from stagewise.serve.federations import summary_of
 from stagewise.serve.jobs import BoundsSettings
 from stagewise.serve.live import require_ready
@@ -32,7 +31,7 @@ from stagewise.serve.requests import (
     service_of,
 )
 from stagewise.serve.settings import FederationSettings, PlanSettings
-from stagewise.serve.sources import FederationSource, checks, tried
+from stagewise.serve.sources import FederationSource, checks, optima, tried
 from stagewise.serve.store import Entry
 from stagewise.serve.stored_plans import LIBRARY_FILE, PLAN_FILE
 from stagewise.serve.trying import TryRequest
@@ -311,8 +310,8 @@ def bounds(
     """The certified optima that are known."""
     allowed(request, "read", name)
     service = service_of(request)
-    rounds = FederationSource(service.federations, name).rounds(first, count)[0]
-    return json_answer(known_bounds(service.store, rounds))
+    source = FederationSource(service.federations, name)
+    return json_answer(optima(source, service.store, first, count))
 
 
 @router.post("/federations/{name}/bounds")

@@ -1,9 +1,10 @@
 """Requests about runs under the server's folder; a run is named by its path in it."""
 
-import msgspec
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
 
-from stagewise.serve.bounds import known_bounds
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
 from stagewise.serve.jobs import BoundsSettings
 from stagewise.serve.requests import (
     Count,
@@ -17,10 +18,15 @@ from stagewise.serve.requests import (
     json_answer,
     service_of,
 )
-from stagewise.serve.sources import RunSource, checks, tried
+from stagewise.serve.sources import RunSource, checks, optima, tried
 from stagewise.serve.trying import Tried, TryRequest
+from stagewise.world.checks import LARGEST_COUNT
 
 router = APIRouter(prefix="/v1", tags=["runs"])
+
+Lines = Annotated[
+    int | None, Query(ge=1, le=LARGEST_COUNT, description="How many; all if left out.")
+]
 
 
 @router.get("/runs")
@@ -39,10 +45,12 @@ def run(request: Request, run: RunName) -> Response:
 
 
 @router.get("/run/files/{file}")
-def file(request: Request, file: str, run: RunName) -> Response:
+def file(
+    request: Request, file: str, run: RunName, first: First = 0, count: Lines = None
+) -> Response:
     """A file of a run as it is; of lines those of complete rounds."""
     allowed(request, "read")
-    content = service_of(request).runs.content(run, file)
+    content = service_of(request).runs.content(run, file, first, count)
     kinds = {"json": "application/json", "jsonl": "application/jsonl", "toml": "application/toml"}
     return Response(content, media_type=kinds[file.rpartition(".")[2]])
 
@@ -59,8 +67,8 @@ def bounds(request: Request, run: RunName, first: First = 0, count: Count = 1000
     """The certified optima that are known."""
     allowed(request, "read")
     service = service_of(request)
-    rounds = RunSource(service.runs, run).rounds(first, count)[0]
-    return json_answer(known_bounds(service.store, rounds))
+    source = RunSource(service.runs, run)
+    return json_answer(optima(source, service.store, first, count))
 
 
 @router.post("/run/bounds")

@@ -79,7 +79,7 @@ export async function oneSource(main, kind, name, play, signal) {
   main.replaceChildren(el("p", { class: "soft" }, "Loading …"));
   const source = await new Source(kind, name).load();
   const { world } = source;
-  let place = source.decisions.length - 1, timer = null, tried = null, bars = null, frame = null, rest = null;
+  let place = source.decisions.length - 1, timer = null, tried = null, bars = null, frame = null, rest = null, boundsAsked = false;
   const cards = el("div", { class: "cards" });
   const slider = el("input", { type: "range", min: 0, value: 0, "aria-label": "Round", oninput: () => select(slider.valueAsNumber) });
   const shown = el("output", {});
@@ -232,10 +232,15 @@ export async function oneSource(main, kind, name, play, signal) {
     drawRound();
     // Map and matrix are shown before charts are begun with.
     clearTimeout(rest);
-    rest = setTimeout(() => {
+    rest = setTimeout(async () => {
       if (signal.aborted) return;
-      for (const made of charts) made.redraw();
       drawTable();
+      await Promise.all(charts.map((made) => made.redraw()));
+      if (!boundsAsked && !signal.aborted) {
+        boundsAsked = true;
+        await source.updateBounds();
+        if (!signal.aborted && source.bounds.size) drawAll();
+      }
     });
   }
 
@@ -292,7 +297,6 @@ export async function oneSource(main, kind, name, play, signal) {
   main.redraw = drawAll;
   drawAll();
   source.watch(changed, signal);
-  source.updateBounds().then(() => { if (!signal.aborted && source.bounds.size) drawAll(); });
   const running = kind === "federation" || source.summary.running || source.summary.complete < source.summary.rounds;
   document.getElementById("live").textContent = running ? "● live" : "";
   if (play && source.decisions.length === 0) await drawRounds(source, 30);
