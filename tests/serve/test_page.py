@@ -10,6 +10,7 @@ from serve_cases import ask, create, serving, small_rounds, small_scenario
 from small_runs import small_run
 from stagewise.runs.config import Replanning
 from stagewise.runs.directory import RunDirectory
+from stagewise.serve import jobs
 from stagewise.simulator.start import resume
 
 pytestmark = pytest.mark.processes
@@ -104,6 +105,33 @@ def test_what_is_known_of_a_run_is_fetched_once_unless_the_run_went_back(tmp_pat
         again = (runs / "a" / "decisions.jsonl").read_bytes().splitlines()
         assert page.evaluate(update) == [json.loads(line) for line in again]
         assert fetched[-1].endswith("first=1&count=3")
+        page.close()
+
+
+def test_a_plan_that_is_made_again_is_shown_with_how_far_it_is(tmp_path, page, monkeypatch):
+    go_on, half_done = threading.Event(), threading.Event()
+    make_plan = jobs.make_plan
+
+    def slow(*args, progress, **options):
+        progress(0.5)
+        half_done.set()
+        assert go_on.wait(60)
+        return make_plan(*args, progress=progress, **options)
+
+    monkeypatch.setattr(jobs, "make_plan", slow)
+    with serving(str(tmp_path / "a.db")) as client:
+        create(client, small_scenario(), policy="stagewise-flexible")
+        page.goto(f"{client.address}/#/federation/a")
+        before = page.locator("section:has-text('Plan A: long-term clients')").inner_text()
+        page.click("#replan")
+        page.wait_for_selector("#working:has-text('new plan: 50.0%')")
+        [job] = [one for one in client.get("/v1/jobs").json() if one["kind"] == "plan"]
+        assert (job["state"], job["progress"]) == ("running", 0.5)
+        go_on.set()
+        page.wait_for_function("() => document.querySelector('#working').textContent === ''")
+        plans = client.get("/v1/federations/a/plans").json()
+        assert [plan["followed"] for plan in plans] == [False, True]
+        assert "long-term clients" in before
         page.close()
 
 

@@ -26,6 +26,7 @@ from stagewise.decisions import Decision, DecisionRecord, make_decision
 from stagewise.loop import announce_round
 from stagewise.outcomes import expected_outcome
 from stagewise.policies.policy import Policy
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.runs.checkpoint import state_from_bytes, state_to_bytes
 from stagewise.serve.refusals import Conflict, NotReady
 from stagewise.serve.settings import FederationSettings, PolicyWords
@@ -63,10 +64,12 @@ class LiveFederation:
         self._open: Decision | None = None
         """The newest decision, as long as nobody has said what came of it."""
 
-    def prepare(self, settings: FederationSettings) -> PolicyWords:
+    def prepare(
+        self, settings: FederationSettings, progress: ShareDone = nobody_waits
+    ) -> PolicyWords:
         """Make the policy, with its plan, and keep both."""
         with self._lock:
-            policy = settings.make(self.scenario, self._ordered_plans())
+            policy = settings.make(self.scenario, self._ordered_plans(), progress=progress)
             if policy.plan is not None and not self._store.plans(self.name):
                 keep_plan(self._store, self.name, self.created, policy.plan)
             self._policy, self._at, self._following = policy, 0, 0

@@ -3,8 +3,8 @@
 import { ask, events, json, lines } from "/page/api.js";
 
 const PART = 1000;
-// Files of a run are fetched again at most this often: watching must not cost the run its processor.
-const UPDATE_MS = 1000;
+// What is new is fetched at once, but at most this often: watching must not cost a run its processor.
+const UPDATE_MS = 2000;
 
 // Positions, limits and numbers of a scenario, in arrays that can be drawn quickly.
 function worldOf(scenario) {
@@ -109,18 +109,29 @@ export class Source {
     for (const bound of await json("GET", this.path("/bounds"))) this.bounds.set(bound.round, bound);
   }
 
-  watch(changed, signal) {
+  watch(changed, jobTold, signal) {
     const newest = this.decisions.length ? this.decisions.at(-1).round : -1;
     const after = this.kind === "run" ? newest : this.summary.last;
-    let due = null;
-    events(this.path("/events"), after, (kind) => {
-      due ??= setTimeout(async () => {
-        due = null;
-        if (signal.aborted) return;
-        if (kind === "plan") await this.loadPlan();
-        await this.update();
-        changed();
-      }, UPDATE_MS);
+    let wanted = false, planned = false, going = false;
+    const follow = async () => {
+      going = true;
+      while (wanted && !signal.aborted) {
+        const fetchPlan = planned;
+        wanted = planned = false;
+        try {
+          if (fetchPlan) await this.loadPlan();
+          await this.update();
+          if (!signal.aborted) changed();
+        } catch { wanted = true; planned ||= fetchPlan; }  // the service is away: it may come back
+        await new Promise((resolve) => setTimeout(resolve, UPDATE_MS));
+      }
+      going = false;
+    };
+    events(this.path("/events"), after, (kind, data) => {
+      if (kind === "job") { jobTold(data); return; }
+      wanted = true;
+      planned ||= kind === "plan";
+      if (!going) follow();
     }, signal);
   }
 
