@@ -14,6 +14,7 @@ from stagewise.serve.event_routes import rounds_of_run
 from stagewise.serve.runs_folder import RunsFolder
 
 OTHERS = "cryptography flwr torch mlxtend PIL pandas matplotlib jinja2 yaml distributed psycopg"
+OTHERS += " opentelemetry"
 """What other extras bring."""
 
 BLOCKED = """

@@ -20,6 +20,7 @@ from stagewise.serve.settings import FederationSettings, PlanSettings
 from stagewise.serve.sources import LARGEST_PART, FederationSource, RunSource, Source
 from stagewise.serve.store import Entry
 from stagewise.serve.stored_plans import keep_plan, plan_of
+from stagewise.serve.traces import Traces
 from stagewise.serve.trying import TryRequest, changed_scenario
 
 _LOG = logging.getLogger("stagewise.serve")
@@ -45,8 +46,11 @@ class BoundsSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, f
 class Workers:
     """The threads that carry jobs out."""
 
-    def __init__(self, queue: JobQueue, federations: Federations, runs: RunsFolder) -> None:
+    def __init__(
+        self, queue: JobQueue, federations: Federations, runs: RunsFolder, traces: Traces
+    ) -> None:
         self._queue, self._federations, self._runs = queue, federations, runs
+        self._traces = traces
         self._end = Event()
         self._threads = [
             Thread(target=self._work, args=(kinds,), name=f"jobs-{kinds[0]}", daemon=True)
@@ -79,7 +83,8 @@ class Workers:
                 if job is None:
                     ordered.wait(_IDLE_S)
                     continue
-                with self._in_sight(job) as progress:
+                span = self._traces.span(job.kind, job=job.number, federation=job.federation or "")
+                with span, self._in_sight(job) as progress:
                     self._ended(job, carry_out[job.kind], progress)
             except Exception as error:  # the database is away: it may come back
                 _LOG.error("jobs: %s", one_line(str(error)))

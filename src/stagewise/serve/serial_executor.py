@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TypeVar
 
 from stagewise.serve.refusals import TooMany
@@ -47,7 +48,9 @@ class SerialExecutor:
     async def in_thread(self, work: Callable[[], T]) -> T:
         """What `work` gives, started once those before it are done or take long."""
         async with self._start:
-            doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
+            # In the context of the request: what is traced of the work is a part of it.
+            within = copy_context().run
+            doing = asyncio.get_running_loop().run_in_executor(self._threads, within, work)
             await asyncio.wait((doing,), timeout=_QUICK_S)
         return await doing
 

@@ -15,6 +15,7 @@ from stagewise.serve.access import Access, load_tokens
 from stagewise.serve.app import DEFAULT_RATE, make_app
 from stagewise.serve.logs import set_up_logs
 from stagewise.serve.service import Service
+from stagewise.serve.traces import NO_TRACES, OpenTelemetryTraces, Traces
 from stagewise.world.checks import finite, whole
 
 
@@ -31,6 +32,7 @@ class ServerSettings:
     tokens: str | None = None
     rate: float = DEFAULT_RATE
     log_requests: bool = False
+    traces: str | None = None
 
     def check(self) -> None:
         """Raise an error for settings that would let in who must not come in."""
@@ -62,8 +64,11 @@ def serve(settings: ServerSettings) -> None:
     """Serve until interrupted."""
     settings.check()
     access = Access(None if settings.tokens is None else load_tokens(settings.tokens))
+    traces: Traces = NO_TRACES
+    if settings.traces is not None:
+        traces = OpenTelemetryTraces.to_collector(settings.traces)
     with listen(settings) as listening:
-        service = Service.open(settings.store, settings.runs, access)
+        service = Service.open(settings.store, settings.runs, access, traces)
         app = make_app(service, rate=settings.rate, loopback_only=settings.tokens is None)
         set_up_logs(settings.log_requests)
         server = make_server(app, ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key)
