@@ -7,7 +7,7 @@
     python benchmarks/serve.py kills --moments 50  # on SQLite; --store postgresql for the other
     python benchmarks/serve.py malformed --requests 10000
     python benchmarks/serve.py replanning          # decisions while a plan is being made
-    python benchmarks/serve.py watching --pairs 10 # a run with its page open, and without
+    python benchmarks/serve.py watching --pairs 10 # one run, in turn watched and not
 
 A real server process on loopback with the default store; 93 clients and 4 edges under `pool`. Times are
 milliseconds.
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
@@ -121,16 +121,17 @@ def clients(arguments: argparse.Namespace) -> None:
             return times
 
         print(f"one alone: {spread(ask(names[8]))}")
-        cpu = -cpu_seconds(pid)
+        cpu, own = -cpu_seconds(pid), -time.process_time()
         with ThreadPoolExecutor(8) as executor:
             began = time.perf_counter()
             asked = names[:1] * 8 if arguments.same else names[:8]
             times = [t for found in executor.map(ask, asked) for t in found]
         taken = time.perf_counter() - began
-        cpu += cpu_seconds(pid)
+        cpu, own = cpu + cpu_seconds(pid), own + time.process_time()
     which = "of one federation" if arguments.same else "of a federation each"
     print(f"eight {which}: {spread(times)}; {len(times) / taken:.0f} decisions a second")
-    print(f"processor time of the server for each: {1000 * cpu / len(times):.2f}")
+    each = [1000 * seconds / len(times) for seconds in (cpu, own)]
+    print(f"processor time for each: {each[0]:.2f} of the server, {each[1]:.2f} of the clients")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
@@ -150,9 +151,9 @@ def memory(arguments: argparse.Namespace) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has used of processors."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """What a process has used of processors, to the nanosecond, by the threads it has."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 def resident(pid: int) -> float:
@@ -207,64 +208,94 @@ def replanning(arguments: argparse.Namespace) -> None:
 
 
 def watching(arguments: argparse.Namespace) -> None:
-    """The same run in turn with a page open and without; times of whole runs."""
-    ratios: dict[str, list[float]] = {"time": [], "processor time": []}
-    watched_s = server_s = 0.0
+    """One run, in turn with a page open and without, for some seconds each."""
     with (
         tempfile.TemporaryDirectory() as folder,
         server(arguments.store, "--runs", folder) as (address, pid),
     ):
-        _simulated(Path(folder) / "warm-up")
-        for pair in range(arguments.pairs):
-            taken: dict[bool, tuple[float, float]] = {}
-            for watched in (pair % 2 == 0, pair % 2 == 1):
-                out = Path(folder) / f"{pair}-{watched}"
-                page = get_context("spawn").Process(target=_page, args=(address, out.name))
-                if watched:
-                    page.start()
-                    time.sleep(2.0)
-                server_s -= cpu_seconds(pid) if watched else 0.0
-                taken[watched] = _simulated(out)
-                if watched:
-                    server_s += cpu_seconds(pid)
-                    watched_s += taken[watched][0]
-                    page.terminate()
-                    page.join()
-            for name, with_page, without in zip(ratios, taken[True], taken[False], strict=True):
-                ratios[name].append(100 * (with_page / without - 1))
-    for name, found in ratios.items():
-        low, high = np.percentile(found, [25, 75])
-        print(
-            f"{name} of a watched run: {np.median(found):+.1f}% (quartiles {low:+.1f}, {high:+.1f})"
-        )
-    print(f"processor time of the server: {100 * server_s / watched_s:.1f}% of the time")
+        out, spawning = Path(folder) / "run", get_context("spawn")
+        running = spawning.Process(target=_simulated, args=(out,))
+        running.start()
+        while len(_wall_seconds(out)) < 3:  # what is loaded and compiled is no part of it
+            time.sleep(0.5)
+        blocks: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+        for number in range(2 * arguments.pairs):
+            watched = (number + number // 2) % 2 == 0  # with, without, without, with
+            page = spawning.Process(target=_page, args=(address, out.name))
+            if watched:
+                page.start()
+                time.sleep(2.0)  # until it has fetched what there is
+            before, cpu, began = len(_wall_seconds(out)), -cpu_seconds(pid), time.perf_counter()
+            time.sleep(arguments.seconds)
+            cpu, taken = cpu + cpu_seconds(pid), time.perf_counter() - began
+            rounds = _wall_seconds(out)[before + 1 :]
+            if watched:
+                page.terminate()
+                page.join()
+            if rounds:
+                blocks[watched].append((float(np.mean(rounds)), 100 * cpu / taken))
+        running.terminate()
+        running.join()
+    time_of = {watched: np.array(found)[:, 0] for watched, found in blocks.items()}
+    share = {watched: np.array(found)[:, 1] for watched, found in blocks.items()}
+    _tell("time of a round, watched over unwatched, in %", time_of, lambda w, n: 100 * (w / n - 1))
+    _tell("processor time of the server, % of a core more", share, lambda w, n: w - n)
+    print(f"server, nobody watching: {share[False].mean():.2f}% of a core")
+    print(
+        f"a round: {time_of[False].mean():.2f} s; {len(share[True])} + {len(share[False])} blocks"
+    )
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
-def _simulated(out: Path) -> tuple[float, float]:
-    """Seconds of a run of 30 rounds on the default system, and of the processor in this process."""
-    began, cpu = time.perf_counter(), time.process_time()
-    stagewise.simulate(rounds=30, out=out)
-    return time.perf_counter() - began, time.process_time() - cpu
+def _tell(
+    what: str,
+    found: dict[bool, np.ndarray],
+    compare: Callable[[float, float], float],
+    draws: int = 2000,
+) -> None:
+    """The comparison of two means with its 95% interval, by drawing the blocks again."""
+    random_ = np.random.default_rng(0)
+    again = [
+        compare(*(random_.choice(found[w], len(found[w])).mean() for w in (True, False)))
+        for _ in range(draws)
+    ]
+    low, high = np.percentile(again, [2.5, 97.5])
+    value = compare(found[True].mean(), found[False].mean())
+    print(f"{what}: {value:+.2f} (95%: {low:+.2f} to {high:+.2f})")
+
+
+def _simulated(out: Path) -> None:
+    """A run on the default system that lasts as long as it is looked at."""
+    stagewise.simulate(rounds=5000, out=out)
+
+
+def _wall_seconds(out: Path) -> list[float]:
+    """How long each round of a run took so far."""
+    path = out / "rounds.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    return [msgspec.json.decode(line)["wall_s"] for line in lines]
 
 
 def _page(address: str, run: str) -> None:
-    """What the page asks: the stream, and after each event the files that grow."""
+    """What the page asks: the stream, and at most every two seconds the lines that are new."""
     files = Connection(urlsplit(address), None, 60.0, None)
+
+    def update(known: int) -> int:
+        complete: int = msgspec.json.decode(files.ask("GET", f"/v1/run?run={run}")[0])["complete"]
+        part = f"first={max(0, known - 1)}&count={max(1, complete - known + 1)}"
+        for name in ("rounds.jsonl", "decisions.jsonl", "online.jsonl"):
+            files.ask("GET", f"/v1/run/files/{name}?run={run}&{part}")
+        return complete
+
+    known = update(0)
     stream = HTTPConnection("127.0.0.1", urlsplit(address).port or 0, timeout=600)
-    while True:
-        stream.request("GET", f"/v1/run/events?run={run}")
-        answer = stream.getresponse()
-        if answer.status == 200:
-            break
-        answer.read()
-        time.sleep(0.05)  # not begun yet
+    stream.request("GET", f"/v1/run/events?run={run}&after={known - 1}")
+    answer = stream.getresponse()
+    due = 0.0
     while line := answer.readline():
-        if line.startswith(b"data"):
-            time.sleep(1.0)
-            files.ask("GET", f"/v1/run?run={run}")
-            for name in ("rounds.jsonl", "decisions.jsonl", "online.jsonl"):
-                files.ask("GET", f"/v1/run/files/{name}?run={run}")
+        if line.startswith(b"data") and time.monotonic() > due:
+            due = time.monotonic() + 2.0
+            known = update(known)
 
 
 def main() -> None:
@@ -278,7 +309,8 @@ def main() -> None:
     parser.add_argument("--same", action="store_true", help="All clients ask one federation.")
     parser.add_argument("--decisions", type=int, default=100_000)
     parser.add_argument("--moments", type=int, default=50)
-    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--pairs", type=int, default=10, help="Blocks watched, and as many not.")
+    parser.add_argument("--seconds", type=float, default=10.0, help="Of each block.")
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

@@ -18,6 +18,7 @@ from stagewise.serve.access import Access
 from stagewise.serve.app import make_app
 from stagewise.serve.server import make_server
 from stagewise.serve.service import Service
+from stagewise.serve.traces import NO_TRACES
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_json import json_parts
@@ -71,7 +72,8 @@ class Client:
 @contextmanager
 def serving(store: str, runs: str | None = None, **options: Any) -> Iterator[Client]:
     """A client of a server on `store`, in a thread of this process."""
-    service = Service.open(store, runs, options.pop("access", Access(None)))
+    access, traces = options.pop("access", Access(None)), options.pop("traces", NO_TRACES)
+    service = Service.open(store, runs, access, traces)
     app = make_app(service, **options)
     server = make_server(app)
     with socket.create_server(("127.0.0.1", 0)) as listening:

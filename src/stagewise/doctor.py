@@ -20,6 +20,7 @@ PURPOSES = {
     "deploy": "real processes on Flower",
     "serve": "the service and its page",
     "postgresql": "the service on PostgreSQL",
+    "traces": "spans of the service for OpenTelemetry",
     "tensorboard": "logs for TensorBoard",
     "mlflow": "logs for MLflow",
 }

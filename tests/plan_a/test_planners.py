@@ -272,3 +272,16 @@ def test_a_large_plan_is_the_same_on_any_workers():
     np.testing.assert_array_equal(again.edge_of, made.edge_of)
     assert made.feasible
     assert check_plan(scenario, made.record()) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "edges"), [*((method, 2) for method in PLANNERS), ("local-search", 60), ("pool", 60)]
+)
+def test_how_far_a_plan_is_changes_nothing_in_it(method, edges):
+    """Shares rise from 0 to at most 1, and some come before the end."""
+    scenario, shares = numeric(clients=15 * edges, edges=edges, seed=0), list[float]()
+    watched = plan(scenario, method=method, progress=shares.append)
+    assert np.array_equal(watched.edge_of, plan(scenario, method=method).edge_of)
+    assert shares == sorted(shares)
+    assert any(0 < share < 1 for share in shares)
+    assert 0 < min(shares) <= max(shares) <= 1

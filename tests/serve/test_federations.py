@@ -1,7 +1,10 @@
 """Federations over HTTP: what the command line gives, whatever happens to the servers in between."""
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
 
 import msgspec
 import pytest
@@ -22,6 +25,7 @@ from serve_cases import (
 from stagewise.cli.main import main
 from stagewise.deciding import wrapped
 from stagewise.policies.registry import make_policy
+from stagewise.serve import settings as serve_settings
 
 STATEFUL = [
     {"policy": "pool", "diversity": 1.0},
@@ -246,6 +250,43 @@ def test_what_if_changes_nothing_and_is_never_below_the_optimum(store_url):
         assert client.get("/v1/federations/a").json() == before
         wrong = client.post("/v1/federations/a/try", json={"down": ["es9"]})
         assert wrong.json() == {"error": "down: 'es9' must be the id of an edge"}
+
+
+def test_how_far_a_job_is_is_told_while_it_goes_on(store_url, monkeypatch):
+    """By the API and as events, each change once; the work itself writes nothing."""
+    steps, told = [threading.Event() for _ in range(3)], []
+    make_policy_itself = serve_settings.make_policy
+
+    def slow(*args):
+        *_, progress = args
+        for share, step in zip((0.25, 0.75, 1.0), steps, strict=True):
+            progress(share)
+            assert step.wait(60)
+        return make_policy_itself(*args)
+
+    monkeypatch.setattr(serve_settings, "make_policy", slow)
+    scenario = small_scenario()
+    with serving(store_url) as client:
+        sha256 = client.post("/v1/scenarios", content=scenario_file(scenario)).json()["sha256"]
+        body = {"scenario": sha256, "policy": "stagewise-flexible"}
+        assert client.put("/v1/federations/a", json=body).status_code == 201
+        with closing(HTTPConnection("127.0.0.1", client.port, timeout=60)) as stream:
+            stream.request("GET", "/v1/federations/a/events")
+            answer = stream.getresponse()
+            while not told or told[-1]["state"] != "done":
+                line = answer.readline()
+                assert not line.startswith(b"id:")  # it is no entry
+                if line.startswith(b"data: "):
+                    told.append(json.loads(line[6:]))
+                    asked = client.get(f"/v1/jobs/{told[-1]['number']}").json()
+                    assert asked["progress"] >= told[-1]["progress"]
+                    reached = [told[-1]["progress"] >= share for share in (0.25, 0.75, 1.0)]
+                    for step in [step for step, done in zip(steps, reached, strict=True) if done]:
+                        step.set()
+        assert {one["kind"] for one in told} == {"prepare"}
+        shares = [(one["state"], one["progress"]) for one in told if one["progress"] > 0]
+        assert shares == [("running", 0.25), ("running", 0.75), ("running", 1.0), ("done", 1.0)]
+        await_ready(client)
 
 
 def test_events_tell_every_entry_once(store_url):

@@ -1,5 +1,6 @@
 """The page in a real Chromium: what a person does, with no network, and no error in the console."""
 
+import json
 import shutil
 import threading
 
@@ -8,6 +9,9 @@ import pytest
 from serve_cases import ask, create, serving, small_rounds, small_scenario
 from small_runs import small_run
 from stagewise.runs.config import Replanning
+from stagewise.runs.directory import RunDirectory
+from stagewise.serve import jobs
+from stagewise.simulator.start import resume
 
 pytestmark = pytest.mark.processes
 CHROMIUM = "/usr/bin/chromium"
@@ -77,6 +81,58 @@ def test_a_run_is_watched_to_its_end(tmp_path, page):
         page.click("#prove")
         page.wait_for_selector("text=optima: 100.0%", timeout=60000)
         page.wait_for_selector("text=certified optimum")
+        page.close()
+
+
+def test_what_is_known_of_a_run_is_fetched_once_unless_the_run_went_back(tmp_path, page):
+    runs, fetched = tmp_path / "runs", []
+    run_of(runs / "a", "fedcs")
+    lines = (runs / "a" / "decisions.jsonl").read_bytes().splitlines()
+    with serving(str(tmp_path / "a.db"), str(runs)) as client:
+        page.goto(client.address)
+        page.on("request", lambda r: fetched.append(r.url) if "decisions.jsonl" in r.url else None)
+        start = """async () => {
+            const { Source } = await import("/page/source.js");
+            window.source = await new Source("run", "a").load();
+        }"""
+        update = "async () => { await source.update(); return source.decisions; }"
+        page.evaluate(start)
+        assert page.evaluate(update) == [json.loads(line) for line in lines]
+        assert len(fetched) == 1
+        RunDirectory(runs / "a").roll_back(1)
+        assert page.evaluate(update) == [json.loads(line) for line in lines[:2]]
+        resume(runs / "a")
+        again = (runs / "a" / "decisions.jsonl").read_bytes().splitlines()
+        assert page.evaluate(update) == [json.loads(line) for line in again]
+        assert fetched[-1].endswith("first=1&count=3")
+        page.close()
+
+
+def test_a_plan_that_is_made_again_is_shown_with_how_far_it_is(tmp_path, page, monkeypatch):
+    go_on = threading.Event()
+    make_plan = jobs.make_plan
+
+    def slow(*args, progress, **options):
+        progress(0.5)
+        assert go_on.wait(60)
+        return make_plan(*args, progress=progress, **options)
+
+    monkeypatch.setattr(jobs, "make_plan", slow)
+    with serving(str(tmp_path / "a.db")) as client:
+        create(client, small_scenario(), policy="stagewise-flexible")
+        page.goto(f"{client.address}/#/federation/a")
+        shown = page.locator("section:has-text('Plan A: long-term clients')")
+        shown.evaluate("section => { section.dataset.plan = 'before'; }")
+        page.click("#replan")
+        page.wait_for_selector("#working:has-text('new plan: 50.0%')")
+        [job] = [one for one in client.get("/v1/jobs").json() if one["kind"] == "plan"]
+        assert (job["state"], job["progress"]) == ("running", 0.5)
+        go_on.set()
+        page.wait_for_function("() => document.querySelector('#working').textContent === ''")
+        plans = client.get("/v1/federations/a/plans").json()
+        assert [plan["followed"] for plan in plans] == [False, True]
+        page.wait_for_selector("section:not([data-plan]):has-text('Plan A: long-term clients')")
+        assert shown.count() == 1
         page.close()
 
 

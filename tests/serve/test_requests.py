@@ -1,14 +1,16 @@
 """Who may come in, and what is said to those who ask for what cannot be."""
 
+import asyncio
 import json
 import random
 import re
+import select
 import socket
 import ssl
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.client import HTTPSConnection
 from itertools import islice
 from pathlib import Path
@@ -21,9 +23,10 @@ from helpers import cases, wait_until
 from serve_cases import create, scenario_file, serving, small_scenario
 from stagewise.cli.main import main
 from stagewise.deploy.certificates import issue_server_certificate, make_authority
-from stagewise.serve import live
+from stagewise.serve import live, requests
 from stagewise.serve.access import Access, Token, load_tokens, token_digest
 from stagewise.serve.requests import LARGEST_BODY
+from stagewise.serve.server import ServerSettings, listen
 
 
 def test_malformed_requests_get_one_line(store_url):
@@ -132,6 +135,48 @@ def test_nothing_is_read_of_a_body_that_its_sender_may_not_send(
     ):
         asked.sendall(head.encode())
         assert asked.recv(12) == f"HTTP/1.1 {status}".encode()
+
+
+def test_small_answers_are_sent_at_once():
+    """Otherwise each of them waits 40 ms for the other side to acknowledge its first half."""
+
+    async def without_delay():
+        accepted = asyncio.Queue()
+        with listen(ServerSettings(port=0)) as listening:
+            server = await asyncio.start_server(
+                lambda *pair: accepted.put_nowait(pair), sock=listening
+            )
+            _, ours = await asyncio.open_connection(*listening.getsockname())
+            _, theirs = await asyncio.wait_for(accepted.get(), 30)
+            found = theirs.get_extra_info("socket").getsockopt(
+                socket.IPPROTO_TCP, socket.TCP_NODELAY
+            )
+            for writer in (ours, theirs):
+                writer.close()
+            server.close()
+        return found
+
+    assert asyncio.run(without_delay())
+
+
+def test_a_request_has_its_place_before_its_body_is_read(tmp_path, monkeypatch):
+    """Whoever sends slowly is among the eight, and is sent away after a while."""
+    monkeypatch.setattr(requests, "_BODY_S", 3.0)
+    head = b"POST /v1/federations/a/decisions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\n"
+    with serving(str(tmp_path / "a.db")) as client, ExitStack() as stack:
+        create(client, small_scenario(), policy="fedcs")
+        address = ("127.0.0.1", client.port)
+        asked = [stack.enter_context(socket.create_connection(address, 30)) for _ in range(9)]
+        for connection in asked:
+            connection.sendall(head)
+        readable, _, _ = select.select(asked, [], [], 30)
+        assert [connection.recv(12) for connection in readable] == [b"HTTP/1.1 429"]
+        [refused] = readable
+        for connection in asked:
+            if connection is not refused:
+                assert connection.recv(12) == b"HTTP/1.1 408"
+        body = {"round": 0, "online": ["c0"]}
+        assert client.post("/v1/federations/a/decisions", json=body).status_code == 200
 
 
 def test_federations_that_are_slow_stop_no_other_route(tmp_path, monkeypatch):

@@ -3,12 +3,18 @@
 import subprocess
 import sys
 
+import pytest
+
 from small_runs import small_run
+from stagewise.errors import StagewiseError
 from stagewise.runs.checkpoint_files import CHECKPOINT
+from stagewise.runs.config import Replanning
+from stagewise.runs.directory import RunDirectory
 from stagewise.serve.event_routes import rounds_of_run
 from stagewise.serve.runs_folder import RunsFolder
 
 OTHERS = "cryptography flwr torch mlxtend PIL pandas matplotlib jinja2 yaml distributed psycopg"
+OTHERS += " opentelemetry"
 """What other extras bring."""
 
 BLOCKED = """
@@ -46,9 +52,9 @@ def test_rounds_of_a_run_are_read_again_only_when_there_are_more(tmp_path, monke
     small_run(tmp_path / "a", rounds=3)
     read, content = [], RunsFolder.content
 
-    def counted(self, name, file):
+    def counted(self, name, file, *part):
         read.append(file)
-        return content(self, name, file)
+        return content(self, name, file, *part)
 
     monkeypatch.setattr(RunsFolder, "content", counted)
     checkpoint = tmp_path / "a" / CHECKPOINT
@@ -61,3 +67,20 @@ def test_rounds_of_a_run_are_read_again_only_when_there_are_more(tmp_path, monke
     assert [number for number, _, _ in newer(0)] == [1, 2]
     assert newer(2) == newer(2) == []
     assert len(read) == 1
+
+
+def test_a_file_is_read_on_from_where_its_reader_left_off(tmp_path):
+    """Lines of rounds that are not complete, and one that is being written, are not there yet."""
+    small_run(tmp_path / "a", policy="fedcs", rounds=5, replanning=Replanning())
+    folder = RunsFolder(tmp_path)
+    RunDirectory(tmp_path / "a").roll_back(3)
+    for file, known in (("decisions.jsonl", 4), ("rounds.jsonl", 4), ("online.jsonl", 5)):
+        with (tmp_path / "a" / file).open("ab") as stream:
+            stream.write(b'{"not compl')
+        lines = folder.content("a", file).splitlines(keepends=True)
+        assert len(lines) == known
+        for first in range(known + 2):
+            assert folder.content("a", file, first) == b"".join(lines[first:])
+            assert folder.content("a", file, first, 2) == b"".join(lines[first : first + 2])
+    with pytest.raises(StagewiseError, match=r"scenario\.json, which has no lines"):
+        folder.content("a", "scenario.json", 1)

@@ -27,6 +27,10 @@ def serve(
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Log every request as a line of JSON.")
     ] = False,
+    traces: Annotated[
+        str | None,
+        typer.Option(help="Collector that OpenTelemetry's spans are sent to (OTLP, HTTP)."),
+    ] = None,
 ) -> None:
     """The planner as a service, with a page to watch runs and try things on."""
     for module in ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client", "plotly"):
@@ -36,7 +40,9 @@ def serve(
     from stagewise.serve.server import serve as run_server
 
     run_server(
-        ServerSettings(host, port, store, runs, tls_cert, tls_key, tokens, rate, log_requests)
+        ServerSettings(
+            host, port, store, runs, tls_cert, tls_key, tokens, rate, log_requests, traces
+        )
     )
 
 

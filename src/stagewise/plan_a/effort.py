@@ -3,6 +3,7 @@
 from concurrent.futures import Executor
 from dataclasses import replace
 
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.search.decomposed import LARGEST_WHOLE, search_by_neighbourhoods
 from stagewise.search.instance import Instance
 from stagewise.search.local_search import Effort, Found, local_search
@@ -44,12 +45,13 @@ def search_plan(
     runs: int,
     seconds: float | None = None,
     executor: Executor | None = None,
+    progress: ShareDone = nobody_waits,
 ) -> Found:
     """The best solution found of P1: searched as a whole, a large system by neighbourhoods."""
     edges = len(instance.capacity)
     if edges <= LARGEST_WHOLE:
         effort = plan_effort(edges, runs)
-        return local_search(instance, seed=seed, effort=effort, seconds=seconds)
+        return local_search(instance, seed=seed, effort=effort, seconds=seconds, progress=progress)
     return search_by_neighbourhoods(
         instance,
         seed=seed,
@@ -57,4 +59,5 @@ def search_plan(
         fixing=_HOT,
         seconds=seconds,
         executor=executor,
+        progress=progress,
     )

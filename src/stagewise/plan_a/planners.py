@@ -17,6 +17,7 @@ from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
 from stagewise.problem.risk import RiskName, risk_measure
 from stagewise.problem.statement import Problem, p1
+from stagewise.progress import ShareDone, nobody_waits, part_of
 from stagewise.randomness import generator
 from stagewise.search.association import Reading, reading_of
 from stagewise.search.client_set import best_client_set
@@ -33,12 +34,13 @@ class Planned(NamedTuple):
     library: Library | None = None
 
 
-Planner = Callable[[Problem, int, float | None, Executor | None], Planned]
+Planner = Callable[[Problem, int, float | None, Executor | None, ShareDone], Planned]
 
 # The random sets that Alg. 3 starts from hold this many times the data that all edges need.
 _START_COVERAGE = 4.0
 # What each is compiled from, besides what evaluates its plan.
 _PARTS = {"pool": (load_search, load_clusters), "paper": (load_search, load_association)}
+_LIBRARY = 0.5  # of the time that a plan with one takes, about
 _READING = Reading(penalty=20.0, starts=12)
 
 
@@ -50,6 +52,7 @@ def plan(
     seed: int = 0,
     seconds: float | None = None,
     executor: Executor | None = None,
+    progress: ShareDone = nobody_waits,
 ) -> Plan:
     """Plan A: choose the long-term clients of every edge by solving P1.
 
@@ -72,6 +75,8 @@ def plan(
     executor : Executor, optional
         Where the parts of a large scenario are searched; by default on all processors. The plan is
         the same on any number of them.
+    progress : function, optional
+        Called now and then with the share of the work that is done.
 
     Examples
     --------
@@ -88,7 +93,7 @@ def plan(
     load(*_PARTS.get(method.partition(":")[0], (load_search,)))
     began = time.perf_counter()
     measure = risk_measure(scenario, risk, seed)
-    edge_of, library = planner(p1(scenario, measure), seed, seconds, executor)
+    edge_of, library = planner(p1(scenario, measure), seed, seconds, executor, progress)
     plan_ms = 1000 * (time.perf_counter() - began)
     made = make_plan(measure, edge_of, method=method, seed=seed, plan_ms=plan_ms)
     return replace(made, library=library)
@@ -108,31 +113,49 @@ def _plan_by_paper(
     seed: int,
     seconds: float | None,
     executor: Executor | None,
+    progress: ShareDone,
     reading: Reading = _READING,
 ) -> Planned:
     """GoCMinC2EA inside LILongClientD, from random sets of clients; one step at a time."""
     limits = problem.scenario.limits
     data = _START_COVERAGE * len(problem.scenario.edges) * (limits.data_min + limits.data_margin)
     rng = generator(seed, "long-term clients")
-    found = best_client_set(build_instance(problem), rng, data, reading=reading, seconds=seconds)
+    found = best_client_set(
+        build_instance(problem), rng, data, reading=reading, seconds=seconds, progress=progress
+    )
     return Planned(found.assignment)
 
 
 def _plan_by_local_search(
-    problem: Problem, seed: int, seconds: float | None, executor: Executor | None
+    problem: Problem,
+    seed: int,
+    seconds: float | None,
+    executor: Executor | None,
+    progress: ShareDone,
 ) -> Planned:
     """Annealing on the incremental kernel."""
     instance = build_instance(problem)
-    found = search_plan(instance, seed=seed, runs=4, seconds=seconds, executor=executor)
+    found = search_plan(
+        instance, seed=seed, runs=4, seconds=seconds, executor=executor, progress=progress
+    )
     return Planned(found.assignment)
 
 
 def _plan_by_pool(
-    problem: Problem, seed: int, seconds: float | None, executor: Executor | None
+    problem: Problem,
+    seed: int,
+    seconds: float | None,
+    executor: Executor | None,
+    progress: ShareDone,
 ) -> Planned:
     """A library of clusters, and an assignment chosen by what its rounds cost after repair."""
-    library = build_library(problem.scenario, seed, executor=executor)
-    return Planned(plan_by_recourse(problem, library, seed, seconds, executor), library)
+    library = build_library(
+        problem.scenario, seed, executor=executor, progress=part_of(progress, 0.0, _LIBRARY)
+    )
+    progress(_LIBRARY)
+    choosing = part_of(progress, _LIBRARY, 1.0)
+    chosen = plan_by_recourse(problem, library, seed, seconds, executor, choosing)
+    return Planned(chosen, library)
 
 
 PLANNERS: dict[str, Planner] = {

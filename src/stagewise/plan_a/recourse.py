@@ -12,6 +12,7 @@ from stagewise.pool.learning import sampled_rounds
 from stagewise.pool.library import Library
 from stagewise.problem.evaluation import evaluate
 from stagewise.problem.statement import Problem
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
 from stagewise.search.instance import build_instance
@@ -26,6 +27,7 @@ _CANDIDATES = 6  # the best of the searches
 _ROUNDS = 16
 # What a sampled round that stays infeasible counts, in units of its cost.
 _INFEASIBLE = 3.0
+_SEARCHING = 0.9  # of the time, about
 
 
 def plan_by_recourse(
@@ -34,6 +36,7 @@ def plan_by_recourse(
     seed: int,
     seconds: float | None,
     executor: Executor | None,
+    progress: ShareDone = nobody_waits,
 ) -> IntArray:
     """Of several solutions of P1 the one whose rounds cost least once Plan B has repaired them.
 
@@ -46,7 +49,7 @@ def plan_by_recourse(
     edges = len(problem.scenario.edges)
     if edges > LARGEST_WHOLE:
         return search_plan(
-            instance, seed=seed, runs=1, seconds=seconds, executor=executor
+            instance, seed=seed, runs=1, seconds=seconds, executor=executor, progress=progress
         ).assignment
     rounds = sampled_rounds(problem.scenario, integer_seed(seed, "recourse", 0), _ROUNDS)
     effort = plan_effort(edges, runs=1)
@@ -63,7 +66,11 @@ def plan_by_recourse(
                 )
                 for number in numbers
             ]
-            return [search.result() for search in searches]
+            found = []
+            for number, search in zip(numbers, searches, strict=True):
+                found.append(search.result())
+                progress(_SEARCHING * (number + 1) / _SEARCHES)
+            return found
 
         found_all = search_all(range(_TRIALS))
         if any(found.violation == 0 for found in found_all):
@@ -72,7 +79,8 @@ def plan_by_recourse(
     best = found_all[:_CANDIDATES]
     candidates = [found for found in best if found.violation == best[0].violation]
     costs = []
-    for found in candidates:
+    for number, found in enumerate(candidates):
+        progress(_SEARCHING + (1 - _SEARCHING) * number / len(candidates))
         made = make_plan(problem.risk, found.assignment, method="pool", seed=seed, plan_ms=0.0)
         plan = replace(made, library=library)
         costs.append(np.mean([_after_repair(plan, round_) for round_ in rounds]))

@@ -8,6 +8,7 @@ from stagewise.outcomes import Outcome, State
 from stagewise.plans import Plan
 from stagewise.policies.plan_policy import pool_flexible
 from stagewise.policies.policy import Policy, Wrapper
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.world.checks import finite
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
@@ -91,9 +92,15 @@ class LabelBalanced(Wrapper):
 
 
 def pool_balanced(
-    scenario: Scenario, *, seed: int, seconds: float | None, plan: Plan | None = None
+    scenario: Scenario,
+    *,
+    seed: int,
+    seconds: float | None,
+    plan: Plan | None = None,
+    progress: ShareDone = nobody_waits,
 ) -> Policy:
     """The pool, free in every round, with labels in balance over the rounds."""
-    policy = LabelBalanced(pool_flexible(scenario, seed=seed, seconds=seconds, plan=plan))
+    pool = pool_flexible(scenario, seed=seed, seconds=seconds, plan=plan, progress=progress)
+    policy = LabelBalanced(pool)
     policy.name = "pool-balanced"
     return policy

@@ -13,6 +13,7 @@ from stagewise.plan_b.repair import repair
 from stagewise.plans import Plan
 from stagewise.policies.policy import Policy
 from stagewise.problem.statement import Mode
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.warm_up import load_association, load_search
 from stagewise.world.checks import finite, instance_of, one_of
 from stagewise.world.rounds import Round
@@ -97,10 +98,11 @@ def stagewise_paper(
     seconds: float | None,
     plan: Plan | None = None,
     reading: str = "",
+    progress: ShareDone = nobody_waits,
 ) -> Policy:
     """StagewiseHFL as the paper has it: Algs. 2 and 3, in a reading of theirs, then Alg. 4."""
     method = f"paper:{reading}" if reading else "paper"
-    plan = plan or make_plan(scenario, method=method, seed=seed)
+    plan = plan or make_plan(scenario, method=method, seed=seed, progress=progress)
     return PlanPolicy(plan, "ccu", "strict", seconds)
 
 
@@ -108,15 +110,26 @@ class PlannedFactory(Protocol):
     """Makes a policy that follows a plan: the one that is given, or else its own."""
 
     def __call__(
-        self, scenario: Scenario, *, seed: int, seconds: float | None, plan: Plan | None = None
+        self,
+        scenario: Scenario,
+        *,
+        seed: int,
+        seconds: float | None,
+        plan: Plan | None = None,
+        progress: ShareDone = nobody_waits,
     ) -> Policy: ...
 
 
 def _planned(planner: str, method: str, mode: Mode) -> PlannedFactory:
     def make(
-        scenario: Scenario, *, seed: int, seconds: float | None, plan: Plan | None = None
+        scenario: Scenario,
+        *,
+        seed: int,
+        seconds: float | None,
+        plan: Plan | None = None,
+        progress: ShareDone = nobody_waits,
     ) -> Policy:
-        plan = plan or make_plan(scenario, method=planner, seed=seed)
+        plan = plan or make_plan(scenario, method=planner, seed=seed, progress=progress)
         return PlanPolicy(plan, method, mode, seconds)
 
     return make

@@ -13,6 +13,7 @@ from stagewise.plans import Plan
 from stagewise.plug_ins import load_named, names_in
 from stagewise.policies.compose import Compose
 from stagewise.policies.policy import Policy, PolicyFactory
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.selection.catalogue import (
     METHODS_THAT_ASSOCIATE,
     component_factory,
@@ -113,14 +114,20 @@ def _composed(selector: str, associator: str) -> PolicyFactory:
 
 
 def _made_by_name(
-    name: str, scenario: Scenario, seed: int, seconds: float | None, plan: Plan | None
+    name: str,
+    scenario: Scenario,
+    seed: int,
+    seconds: float | None,
+    plan: Plan | None,
+    progress: ShareDone,
 ) -> Policy:
     factory: Any = policy_factory(name)
-    if plan is not None and "plan" in signature(factory).parameters:
-        policy: Policy = factory(scenario, seed=seed, seconds=seconds, plan=plan)
-        return policy
-    policy = factory(scenario, seed=seed, seconds=seconds)
-    if plan is not None:
+    taken = signature(factory).parameters
+    more: dict[str, Any] = {"progress": progress} if "progress" in taken else {}
+    if plan is not None and "plan" in taken:
+        more["plan"] = plan
+    policy: Policy = factory(scenario, seed=seed, seconds=seconds, **more)
+    if plan is not None and "plan" not in more:
         policy.follow(plan)
     return policy
 
@@ -131,6 +138,7 @@ def make_policy(
     seed: int = 0,
     seconds: float | None = None,
     plan: Plan | None = None,
+    progress: ShareDone = nobody_waits,
 ) -> Policy:
     """The policy of that name, or by that factory, or the policy itself; ready to decide.
 
@@ -146,6 +154,8 @@ def make_policy(
         The time that one decision may take.
     plan : Plan, optional
         The one to follow, for a policy that follows one; by default it makes its own.
+    progress : function, optional
+        Called now and then, by a policy that plans, with the share of its plan that is done.
 
     Examples
     --------
@@ -160,7 +170,7 @@ def make_policy(
         finite("seconds", seconds, 0, open_below=True)
     made: object = policy
     if isinstance(policy, str):
-        made = _made_by_name(policy, scenario, seed, seconds, plan)
+        made = _made_by_name(policy, scenario, seed, seconds, plan, progress)
     elif callable(policy) and not isinstance(policy, Policy):
         try:
             signature(policy).bind(scenario, seed=seed, seconds=seconds)

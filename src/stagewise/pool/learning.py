@@ -9,6 +9,7 @@ from stagewise.exact.prices import Prices
 from stagewise.pool.library import Library, generate_library, unlearned_prices
 from stagewise.pool.pick import LARGEST_SEARCHED, online_columns, price
 from stagewise.problem.statement import p0
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.randomness import generator
 from stagewise.search.instance import build_instance
 from stagewise.world.rounds import Round
@@ -29,6 +30,7 @@ def build_library(
     *,
     clusters_per_edge: int | None = None,
     executor: Executor | None = None,
+    progress: ShareDone = nobody_waits,
 ) -> Library:
     """The library of `scenario`; but for very large ones, with prices learned on sampled rounds.
 
@@ -39,9 +41,10 @@ def build_library(
     prices = unlearned_prices(scenario)
     if edges <= _LARGEST_LEARNED:
         rounds = sampled_rounds(scenario, seed, _ROUNDS)
-        for _ in range(_DRAFTS):
+        for draft_number in range(_DRAFTS):
             draft = generate_library(scenario, prices, max(1, clusters // 2), executor)
             prices = learned_prices(draft, rounds)
+            progress((draft_number + 1) / (_DRAFTS + 2))  # the last one is twice as large
     return generate_library(scenario, prices, clusters, executor)
 
 

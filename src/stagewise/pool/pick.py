@@ -198,7 +198,9 @@ def _serve_all(
     instance: Instance, chosen: Columns, assignment: IntArray, prices: Prices
 ) -> IntArray:
     """Serve the edges that `chosen` leaves out, in `assignment`; returns which these were."""
-    unserved = np.setdiff1d(np.flatnonzero(instance.in_round), chosen.edge)
+    left_out = instance.in_round.copy()
+    left_out[chosen.edge] = False
+    unserved = np.flatnonzero(left_out)
     if len(unserved):
         serve_unserved(instance, assignment, unserved.tolist(), prices.delay)
     return unserved

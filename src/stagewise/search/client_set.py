@@ -9,6 +9,7 @@ import numpy as np
 
 from stagewise.compiled import NONE, compiled, inlined
 from stagewise.problem.risk_kernels import kld_of, label_term
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.search.association import Reading, associate, new_association
 from stagewise.search.instance import FREE, NO_RISK, Instance, unassigned
 from stagewise.search.local_search import Found
@@ -58,11 +59,12 @@ def best_client_set(
     *,
     reading: Reading,
     seconds: float | None = None,
+    progress: ShareDone = nobody_waits,
 ) -> Found:
     """The best result of Alg. 3 from random sets of clients that hold `data` samples each."""
     began = time.perf_counter()
     best: Found | None = None
-    for _ in range(reading.starts):
+    for number in range(reading.starts):
         left = None if seconds is None else seconds - (time.perf_counter() - began)
         if best is not None and left is not None and left <= 0:
             break
@@ -70,6 +72,7 @@ def best_client_set(
         found = improve_client_set(instance, start, reading=reading, seconds=left)
         if found.better_than(best):
             best = found
+        progress((number + 1) / reading.starts)
     assert best is not None
     return best
 

@@ -7,6 +7,7 @@ from concurrent.futures import Executor, Future
 import numpy as np
 
 from stagewise.cores import available_cores
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.randomness import generator, integer_seed
 from stagewise.search.blocks import Block, cut_into_blocks
 from stagewise.search.instance import Instance, unassigned
@@ -37,6 +38,7 @@ def search_by_neighbourhoods(
     focus: IntArray | None = None,
     executor: Executor | None = None,
     largest_block: int = LARGEST_BLOCK,
+    progress: ShareDone = nobody_waits,
 ) -> Found:
     """The best assignment found from `start` (default: nobody serves) in as many passes as efforts.
 
@@ -65,6 +67,7 @@ def search_by_neighbourhoods(
                 broken = np.intersect1d(everywhere, search.edges_in_violation())
                 search.run_pass(broken, fixing, integer_seed(seed, "mending", number), left)
             number += 1
+            progress(min(1.0, number / len(passes)))
     return search.best
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagewise.compiled import writable
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.randomness import integer_seed
 from stagewise.search.annealing import anneal
 from stagewise.search.instance import Instance, unassigned
@@ -54,6 +55,7 @@ def local_search(
     repeat: bool = True,
     focus: IntArray | None = None,
     state: State | None = None,
+    progress: ShareDone = nobody_waits,
 ) -> Found:
     """The best assignment that annealing runs find from `start` (default: nobody serves).
 
@@ -90,6 +92,8 @@ def local_search(
         if found.better_than(best):
             best = found
         done, run = done + moves, run + 1
+        spent = time.perf_counter() - began
+        progress(run / runs if seconds is None else min(1.0, spent / seconds))
     for number in range(effort.fix_runs):
         if best.violation == 0:
             break

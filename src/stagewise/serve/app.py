@@ -62,6 +62,7 @@ def make_app(
         RequestMiddleware,
         access=service.access,
         metrics=service.metrics,
+        traces=service.traces,
         rate=rate,
         loopback_only=loopback_only,
     )

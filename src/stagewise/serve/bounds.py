@@ -37,7 +37,7 @@ def optimum(round_: Round, seconds: float) -> Optimum:
 
 
 def known_bounds(store: Store, rounds: list[Round]) -> list[Optimum]:
-    """Of those rounds whose bounds are known."""
+    """Of these rounds, those whose bounds are known."""
     if not rounds:
         return []
     digests = [round_digest(round_) for round_ in rounds]

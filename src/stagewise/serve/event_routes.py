@@ -11,35 +11,41 @@ from fastapi.responses import StreamingResponse
 from stagewise.errors import one_line
 from stagewise.runs.checkpoint_files import CHECKPOINT
 from stagewise.runs.directory import ROUNDS
+from stagewise.serve.job_queue import ACTIVE, JobQueue
 from stagewise.serve.refusals import Refusal
-from stagewise.serve.requests import FederationName, RunName, allowed, service_of
+from stagewise.serve.requests import FederationName, RunName, allowed, job_fields, service_of
 from stagewise.serve.runs_folder import RunsFolder
 from stagewise.world.checks import LARGEST_COUNT
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
 _LOOK_S = 0.25
+_LOOK_AT_RUN_S = 0.5
+"""Less often: a run shares its machine with whoever looks at it."""
 _ALIVE_S = 15.0
 _AT_ONCE = 200
 
 After = Annotated[int | None, Query(ge=-1, le=LARGEST_COUNT, description="The last one known.")]
-Events = Callable[[int], list[tuple[int, str, bytes]]]
-"""Of a number, the events after it: number, kind, data."""
+Events = Callable[[int], list[tuple[int | None, str, bytes]]]
+"""Of a number, the events after it: number, kind, data. One without a number is not told again."""
 
 
 @router.get("/federations/{name}/events")
 async def federation_events(
     request: Request, name: FederationName, after: After = None
 ) -> StreamingResponse:
-    """Every entry of a federation: decisions, outcomes, plans that are followed; by its number."""
+    """Every entry of a federation: decisions, outcomes, plans that are followed; by its number.
+
+    Also how far its jobs are, as `job`, without a number.
+    """
     allowed(request, "read", name)
     store = service_of(request).store
     await asyncio.to_thread(store.federation, name)
+    jobs = jobs_of(service_of(request).queue, name)
 
-    def newer(last: int) -> list[tuple[int, str, bytes]]:
-        return [
-            (row.number, row.kind, _data(row)) for row in store.entries_after(name, last, _AT_ONCE)
-        ]
+    def newer(last: int) -> list[tuple[int | None, str, bytes]]:
+        rows = store.entries_after(name, last, _AT_ONCE)
+        return [*jobs(), *((row.number, row.kind, _data(row)) for row in rows)]
 
     return _stream(request, newer, 0 if after is None else after)
 
@@ -50,14 +56,37 @@ async def run_events(request: Request, run: RunName, after: After = None) -> Str
     allowed(request, "read")
     folder = service_of(request).runs
     await asyncio.to_thread(folder.file, run, ROUNDS)
-    return _stream(request, rounds_of_run(folder, run), -1 if after is None else after)
+    newer = rounds_of_run(folder, run)
+    return _stream(request, newer, -1 if after is None else after, _LOOK_AT_RUN_S)
+
+
+def jobs_of(queue: JobQueue, federation: str) -> Callable[[], list[tuple[None, str, bytes]]]:
+    """What is new of the jobs of a federation since it was last asked; of old ones, nothing."""
+    told: dict[int, tuple[str, float]] | None = None
+
+    def newer() -> list[tuple[None, str, bytes]]:
+        nonlocal told
+        rows = queue.of_federation(federation)
+        before = told
+        told = {row.number: (row.state, row.progress) for row in rows}
+        return [
+            (None, "job", msgspec.json.encode(job_fields(row)))
+            for row in rows
+            if (
+                row.state in ACTIVE
+                if before is None
+                else before.get(row.number) != told[row.number]
+            )
+        ]
+
+    return newer
 
 
 def rounds_of_run(folder: RunsFolder, run: str) -> Events:
     """The complete rounds of a run; files are read again only when another one is."""
     seen: tuple[int, int] | None = None
 
-    def newer(last: int) -> list[tuple[int, str, bytes]]:
+    def newer(last: int) -> list[tuple[int | None, str, bytes]]:
         nonlocal seen
         try:
             found = (folder.folder(run) / CHECKPOINT).stat()
@@ -67,14 +96,16 @@ def rounds_of_run(folder: RunsFolder, run: str) -> Events:
         newest = found.st_mtime_ns, found.st_ino
         if newest == seen:
             return []
-        lines = folder.content(run, ROUNDS).splitlines()
+        lines = folder.content(run, ROUNDS, last + 1).splitlines()
         seen = newest
-        return [(n, "round", line) for n, line in enumerate(lines) if n > last]
+        return [(n, "round", line) for n, line in enumerate(lines, last + 1)]
 
     return newer
 
 
-def _stream(request: Request, newer: Events, after: int) -> StreamingResponse:
+def _stream(
+    request: Request, newer: Events, after: int, look_s: float = _LOOK_S
+) -> StreamingResponse:
     known = request.headers.get("last-event-id")
     if known is not None:
         if not known.isascii() or not known.isdigit() or len(known) > 10:
@@ -90,14 +121,14 @@ def _stream(request: Request, newer: Events, after: int) -> StreamingResponse:
             while not (request.app.state.stopping() or await request.is_disconnected()):
                 found = await asyncio.to_thread(newer, last)
                 for number, kind, data in found:
-                    last = number
-                    yield b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), data)
-                quiet = 0.0 if found else quiet + _LOOK_S
+                    last, id_ = (last, b"") if number is None else (number, b"id: %d\n" % number)
+                    yield b"%sevent: %s\ndata: %s\n\n" % (id_, kind.encode(), data)
+                quiet = 0.0 if found else quiet + look_s
                 if quiet >= _ALIVE_S:
                     quiet = 0.0
                     yield b": nothing new\n\n"
                 if len(found) < _AT_ONCE:
-                    await asyncio.sleep(_LOOK_S)
+                    await asyncio.sleep(look_s)
         finally:
             streams.dec()
 

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from stagewise.client.wire import OutcomeReport, RoundRequest, line_of_request
 from stagewise.policies.registry import policy_names
 from stagewise.serve.access import require
-from stagewise.serve.bounds import known_bounds
 from stagewise.serve.federations import summary_of
 from stagewise.serve.jobs import BoundsSettings
 from stagewise.serve.live import require_ready
@@ -16,12 +15,11 @@ from stagewise.serve.refusals import Conflict
 from stagewise.serve.requests import (
     AdminBody,
     Count,
-    DecideBody,
     FederationName,
     First,
     Number,
-    ReadBody,
     allowed,
+    body_of,
     body_schema,
     decoded,
     found_or,
@@ -33,7 +31,7 @@ from stagewise.serve.requests import (
     service_of,
 )
 from stagewise.serve.settings import FederationSettings, PlanSettings
-from stagewise.serve.sources import FederationSource, checks, tried
+from stagewise.serve.sources import FederationSource, checks, optima, tried
 from stagewise.serve.store import Entry
 from stagewise.serve.stored_plans import LIBRARY_FILE, PLAN_FILE
 from stagewise.serve.trying import TryRequest
@@ -148,16 +146,19 @@ def scenario(request: Request, name: FederationName) -> Response:
     "/federations/{name}/decisions",
     openapi_extra=body_schema(list[str] | RoundRequest, ["c0", "c1"]),
 )
-async def decide(request: Request, name: FederationName, body: DecideBody) -> Response:
+async def decide(request: Request, name: FederationName) -> Response:
     """Decide a round: a line of a rounds file comes in, a line of a decisions file goes out.
 
     The same `round`, or the same `Idempotency-Key`, gives the same decision however often it is asked.
     """
     service = service_of(request)
+    allowed(request, "decide", name)
     key = key_of(request)
-    decided = await service.decisions.run(
-        _key(name), lambda: service.federations.get(name).decide(_round_request(body), key)
-    )
+    with service.decisions.place(_key(name)) as place:
+        body = await body_of(request, "decide")
+        decided = await place.run(
+            lambda: service.federations.at_hand(name).decide(_round_request(body), key)
+        )
     headers = {}
     if decided.new is not None:
         service.metrics.decided(decided.new)
@@ -169,16 +170,19 @@ async def decide(request: Request, name: FederationName, body: DecideBody) -> Re
 @router.post(
     "/federations/{name}/probe", openapi_extra=body_schema(list[str] | RoundRequest, ["c0"])
 )
-async def probe(request: Request, name: FederationName, body: DecideBody) -> Response:
+async def probe(request: Request, name: FederationName) -> Response:
     """The clients whose losses the policy wants to know before it decides; null for none."""
     service = service_of(request)
+    allowed(request, "decide", name)
 
-    def probed() -> list[str] | None:
-        live = service.federations.get(name)
+    def probed(body: bytes) -> list[str] | None:
+        live = service.federations.at_hand(name)
         found, ids = live.probe(_round_request(body)), live.scenario.clients.ids
         return None if found is None else [ids[number] for number in found.tolist()]
 
-    return json_answer(await service.decisions.run(_key(name), probed))
+    with service.decisions.place(_key(name)) as place:
+        body = await body_of(request, "decide")
+        return json_answer(await place.run(lambda: probed(body)))
 
 
 @router.get("/federations/{name}/decisions")
@@ -223,16 +227,17 @@ def one_round(request: Request, name: FederationName, number: Number) -> Respons
 @router.put(
     "/federations/{name}/outcomes/{number}", openapi_extra=body_schema(OutcomeReport, {}, False)
 )
-async def observe(
-    request: Request, name: FederationName, number: Number, body: DecideBody
-) -> Response:
+async def observe(request: Request, name: FederationName, number: Number) -> Response:
     """Tell what came of a round; nothing told means that all went as decided."""
     service = service_of(request)
+    allowed(request, "decide", name)
 
-    def observed() -> bool:
-        return service.federations.get(name).observe(number, decoded(body, OutcomeReport))
+    def observed(body: bytes) -> bool:
+        return service.federations.at_hand(name).observe(number, decoded(body, OutcomeReport))
 
-    new = await service.decisions.run(_key(name), observed)
+    with service.decisions.place(_key(name)) as place:
+        body = await body_of(request, "decide")
+        new = await place.run(lambda: observed(body))
     return json_answer({"round": number, "new": new})
 
 
@@ -305,8 +310,8 @@ def bounds(
     """The certified optima that are known."""
     allowed(request, "read", name)
     service = service_of(request)
-    rounds = FederationSource(service.federations, name).rounds(first, count)[0]
-    return json_answer(known_bounds(service.store, rounds))
+    source = FederationSource(service.federations, name)
+    return json_answer(optima(source, service.store, first, count))
 
 
 @router.post("/federations/{name}/bounds")
@@ -321,13 +326,14 @@ def order_bounds(request: Request, name: FederationName) -> Response:
 
 
 @router.post("/federations/{name}/try", openapi_extra=body_schema(TryRequest, {}, False))
-async def what_if(request: Request, name: FederationName, body: ReadBody) -> Response:
+async def what_if(request: Request, name: FederationName) -> Response:
     """Decide a round again with other limits, weights, estimates or outages; nothing is kept."""
     service = service_of(request)
+    allowed(request, "read", name)
     source = FederationSource(service.federations, name)
-    return json_answer(
-        await service.tries.run(_key(name), lambda: tried(source, decoded(body, TryRequest)))
-    )
+    with service.tries.place(_key(name)) as place:
+        body = await body_of(request, "read")
+        return json_answer(await place.run(lambda: tried(source, decoded(body, TryRequest))))
 
 
 @router.get("/jobs/{number}")

@@ -10,6 +10,7 @@ from stagewise.errors import StagewiseError, shown
 from stagewise.serve.live import LiveFederation
 from stagewise.serve.settings import FederationSettings, PolicyWords
 from stagewise.serve.store import Entry, Store
+from stagewise.serve.traces import NO_TRACES, Traces
 from stagewise.world.generate import numeric
 from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_file import decode_scenario
@@ -51,8 +52,8 @@ def summary_of(row: Entry) -> Summary:
 class Federations:
     """All that the store knows, with the newest used ones ready to decide."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, traces: Traces = NO_TRACES) -> None:
+        self.store, self._traces = store, traces
         self._lock = Lock()
         self._ready: OrderedDict[str, LiveFederation] = OrderedDict()
 
@@ -80,6 +81,15 @@ class Federations:
         self.create(DEMO, made.sha256, FederationSettings())
         return DEMO
 
+    def at_hand(self, name: str) -> LiveFederation:
+        """The federation in this process, for what compares it with the store by itself."""
+        with self._lock:
+            found = self._ready.get(name)
+            if found is not None and not found.replaced:
+                self._ready.move_to_end(name)
+                return found
+        return self.get(name)
+
     def get(self, name: str) -> LiveFederation:
         """The federation in this process, made from the store where it is not ready."""
         created = self.store.position(name).created
@@ -91,7 +101,7 @@ class Federations:
         row = self.store.federation(name)
         content, binary = self.store.scenario(row.scenario_sha256)
         scenario = decode_scenario(content, binary, "scenario")
-        made = LiveFederation(self.store, name, row.created, scenario)
+        made = LiveFederation(self.store, name, row.created, scenario, self._traces)
         over: list[LiveFederation] = []
         with self._lock:
             found = self._ready.setdefault(name, made)

@@ -20,6 +20,8 @@ from stagewise.serve.tables import JOBS
 BEAT_S = 2.0
 _DEAD_S = 5 * BEAT_S
 _WAITING = 64
+ACTIVE = ("queued", "running")
+"""The states of a job that is not over."""
 
 
 class JobQueue:
@@ -81,6 +83,12 @@ class JobQueue:
         with self._database.reading() as connection:
             return connection.execute(asked).all()
 
+    def of_federation(self, name: str) -> Sequence[Entry]:
+        """Its newest ten, the oldest first."""
+        asked = select(JOBS).where(JOBS.c.federation == name).order_by(JOBS.c.number.desc())
+        with self._database.reading() as connection:
+            return connection.execute(asked.limit(10)).all()[::-1]
+
     def take(self, kinds: Sequence[str]) -> Entry | None:
         """The oldest job that nobody is at, now ours."""
         free = or_(
@@ -106,10 +114,6 @@ class JobQueue:
         """Say how far it is, and that whoever is at it is alive."""
         with self._database.writing() as connection:
             self._set(connection, job, progress=progress)
-
-    def beat(self, job: Entry) -> None:
-        with self._database.writing() as connection:
-            self._set(connection, job)
 
     def end(self, job: Entry, result: str | None = None, error: str | None = None) -> None:
         state = "done" if error is None else "failed"

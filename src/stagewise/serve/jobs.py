@@ -1,6 +1,7 @@
 """Jobs carried out beside requests: policies made, plans made again, bounds proven."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -9,6 +10,7 @@ import msgspec
 
 from stagewise.errors import StagewiseError, one_line
 from stagewise.plan_a.planners import plan as make_plan
+from stagewise.progress import ShareDone
 from stagewise.serve.bounds import keep_bound, known_bounds, optimum
 from stagewise.serve.federations import Federations
 from stagewise.serve.job_queue import BEAT_S, JobQueue
@@ -18,13 +20,19 @@ from stagewise.serve.settings import FederationSettings, PlanSettings
 from stagewise.serve.sources import LARGEST_PART, FederationSource, RunSource, Source
 from stagewise.serve.store import Entry
 from stagewise.serve.stored_plans import keep_plan, plan_of
+from stagewise.serve.traces import Traces
 from stagewise.serve.trying import TryRequest, changed_scenario
 
 _LOG = logging.getLogger("stagewise.serve")
 _IDLE_S = 1.0
 _STOP_S = 2.0
+_TELL_S = 0.25
 _KINDS = (("prepare", "plan"), ("bounds",))
 """A thread each: no proof keeps a plan waiting."""
+
+
+CarryOut = Callable[[Entry, ShareDone], str | None]
+"""Does what a job asks for, and says how far it is."""
 
 
 class BoundsSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -38,8 +46,11 @@ class BoundsSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, f
 class Workers:
     """The threads that carry jobs out."""
 
-    def __init__(self, queue: JobQueue, federations: Federations, runs: RunsFolder) -> None:
+    def __init__(
+        self, queue: JobQueue, federations: Federations, runs: RunsFolder, traces: Traces
+    ) -> None:
         self._queue, self._federations, self._runs = queue, federations, runs
+        self._traces = traces
         self._end = Event()
         self._threads = [
             Thread(target=self._work, args=(kinds,), name=f"jobs-{kinds[0]}", daemon=True)
@@ -59,7 +70,7 @@ class Workers:
                 thread.join(_STOP_S)
 
     def _work(self, kinds: tuple[str, ...]) -> None:
-        carry_out: dict[str, Callable[[Entry], str | None]] = {
+        carry_out: dict[str, CarryOut] = {
             "prepare": self._prepare,
             "plan": self._plan,
             "bounds": self._bounds,
@@ -72,15 +83,16 @@ class Workers:
                 if job is None:
                     ordered.wait(_IDLE_S)
                     continue
-                with self._alive(job):
-                    self._ended(job, carry_out[job.kind])
+                span = self._traces.span(job.kind, job=job.number, federation=job.federation or "")
+                with span, self._in_sight(job) as progress:
+                    self._ended(job, carry_out[job.kind], progress)
             except Exception as error:  # the database is away: it may come back
                 _LOG.error("jobs: %s", one_line(str(error)))
                 self._end.wait(_IDLE_S)
 
-    def _ended(self, job: Entry, carry_out: Callable[[Entry], str | None]) -> None:
+    def _ended(self, job: Entry, carry_out: CarryOut, progress: ShareDone) -> None:
         try:
-            result, error = carry_out(job), None
+            result, error = carry_out(job, progress), None
         except StagewiseError as mistake:
             result, error = None, one_line(str(mistake))
         except Exception as failure:
@@ -93,35 +105,43 @@ class Workers:
         self._queue.end(job, result, error)
 
     @contextmanager
-    def _alive(self, job: Entry) -> Iterator[None]:
-        """Say every now and then that somebody is at it."""
-        over = Event()
+    def _in_sight(self, job: Entry) -> Iterator[ShareDone]:
+        """Say every now and then that somebody is at it, and how far; the work never waits for that."""
+        over, share = Event(), 0.0
 
-        def beat() -> None:
-            while not over.wait(BEAT_S):
+        def done(now: float) -> None:
+            nonlocal share
+            share = now
+
+        def tell() -> None:
+            told, beat = 0.0, time.monotonic()
+            while not over.wait(_TELL_S):
+                if share == told and time.monotonic() < beat + BEAT_S:
+                    continue
+                told, beat = share, time.monotonic()
                 try:
-                    self._queue.beat(job)
+                    self._queue.tell(job, told)
                 except Exception as error:
                     _LOG.error("job %d: %s", job.number, one_line(str(error)))
 
-        thread = Thread(target=beat, daemon=True)
+        thread = Thread(target=tell, daemon=True)
         thread.start()
         try:
-            yield
+            yield done
         finally:
             over.set()
             thread.join()
 
-    def _prepare(self, job: Entry) -> None:
+    def _prepare(self, job: Entry, progress: ShareDone) -> None:
         row = self._federations.store.federation(job.federation)
         settings = msgspec.json.decode(row.settings, type=FederationSettings)
         live = self._federations.get(job.federation)
         self._queue.require(job)
-        words = live.prepare(settings)
+        words = live.prepare(settings, progress)
         # A federation and the job that prepares it are created at once.
         self._federations.store.set_state(job.federation, job.created, "ready", words)
 
-    def _plan(self, job: Entry) -> str:
+    def _plan(self, job: Entry, progress: ShareDone) -> str:
         """A plan as `stagewise plan` makes it, followed from the next decision on."""
         settings = msgspec.json.decode(job.settings, type=PlanSettings)
         live = self._federations.get(job.federation)
@@ -141,6 +161,7 @@ class Workers:
             risk=settings.risk,
             seed=settings.seed,
             seconds=settings.seconds,
+            progress=progress,
         )
         number = keep_plan(self._federations.store, live.name, live.created, made)
         # What can be loaded can be followed.
@@ -148,7 +169,7 @@ class Workers:
         live.adopt(number)
         return str(number)
 
-    def _bounds(self, job: Entry) -> str:
+    def _bounds(self, job: Entry, progress: ShareDone) -> str:
         settings = msgspec.json.decode(job.settings, type=BoundsSettings)
         source: Source
         if settings.federation is not None:
@@ -166,5 +187,5 @@ class Workers:
                     bound = optimum(round_, settings.seconds)
                     keep_bound(self._federations.store, round_, bound)
                     proven += 1
-                self._queue.tell(job, (round_.index + 1) / (newest + 1))
+                progress((round_.index + 1) / (newest + 1))
         return str(proven)

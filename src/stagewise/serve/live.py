@@ -26,11 +26,13 @@ from stagewise.decisions import Decision, DecisionRecord, make_decision
 from stagewise.loop import announce_round
 from stagewise.outcomes import expected_outcome
 from stagewise.policies.policy import Policy
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.runs.checkpoint import state_from_bytes, state_to_bytes
 from stagewise.serve.refusals import Conflict, NotReady
 from stagewise.serve.settings import FederationSettings, PolicyWords
 from stagewise.serve.store import Entry, NewEntry, Position, Snapshot, Store
 from stagewise.serve.stored_plans import OrderedPlans, keep_plan, plan_of
+from stagewise.serve.traces import Traces
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
@@ -50,9 +52,13 @@ class Decided(NamedTuple):
 class LiveFederation:
     """One federation in this process."""
 
-    def __init__(self, store: Store, name: str, created: float, scenario: Scenario) -> None:
+    def __init__(
+        self, store: Store, name: str, created: float, scenario: Scenario, traces: Traces
+    ) -> None:
         self.name, self.created, self.scenario = name, created, scenario
-        self._store = store
+        self.replaced = False
+        """Whether it was found that another one was created under its name."""
+        self._store, self._traces = store, traces
         self._lock = Lock()
         self._policy: Policy | None = None
         self._at = -1
@@ -61,10 +67,12 @@ class LiveFederation:
         self._open: Decision | None = None
         """The newest decision, as long as nobody has said what came of it."""
 
-    def prepare(self, settings: FederationSettings) -> PolicyWords:
+    def prepare(
+        self, settings: FederationSettings, progress: ShareDone = nobody_waits
+    ) -> PolicyWords:
         """Make the policy, with its plan, and keep both."""
         with self._lock:
-            policy = settings.make(self.scenario, self._ordered_plans())
+            policy = settings.make(self.scenario, self._ordered_plans(), progress=progress)
             if policy.plan is not None and not self._store.plans(self.name):
                 keep_plan(self._store, self.name, self.created, policy.plan)
             self._policy, self._at, self._following = policy, 0, 0
@@ -102,7 +110,8 @@ class LiveFederation:
                 with self._dropped_unless_kept():
                     before = self._before_next(policy)
                     snapshot = self._snapshot(policy) if before else None
-                    decision = _decided(policy, round_, losses)
+                    with self._traces.span("decide", federation=self.name, round=index):
+                        decision = _decided(policy, round_, losses)
                     entry = _entry_of(decision, request, key)
                     if self._appended([*before, entry], snapshot):
                         self._last_round, self._open = index, decision
@@ -130,7 +139,8 @@ class LiveFederation:
                 outcome = outcome_of_report(self._open, report)
                 entry = NewEntry("outcome", index, asked=told)
                 with self._dropped_unless_kept():
-                    policy.observe(outcome)
+                    with self._traces.span("observe", federation=self.name, round=index):
+                        policy.observe(outcome)
                     if self._appended([entry], self._snapshot(policy)):
                         self._open = None
                         return True
@@ -158,11 +168,15 @@ class LiveFederation:
     def _appended(self, entries: list[NewEntry], snapshot: Snapshot | None) -> bool:
         """Keep `entries`; if another process was first, this policy went ahead of it and is dropped."""
         at = Position(self.created, self._at)
-        if entries and not self._store.append(self.name, at, entries, snapshot):
+        if not entries:
+            return True
+        with self._traces.span("keep", federation=self.name):
+            kept = self._store.append(self.name, at, entries, snapshot)
+        if kept:
+            self._at += len(entries)
+        else:
             self._drop()
-            return False
-        self._at += len(entries)
-        return True
+        return kept
 
     def _known(self, request: RoundRequest, key: str | None) -> Decided | None:
         """The decision that was made for this very request, if one was."""
@@ -218,6 +232,7 @@ class LiveFederation:
 
     def _require_same(self, created: float) -> None:
         if created != self.created:
+            self.replaced = True
             raise NotReady(f"federation {self.name!r}: was created again just now; ask again")
 
     def _ordered_plans(self) -> OrderedPlans:

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from stagewise.serve.access import EVERYBODY, Access
 from stagewise.serve.metrics import ServiceMetrics
 from stagewise.serve.refusals import Forbidden, NoToken, Refusal, TooMany
+from stagewise.serve.traces import RequestSpan, Traces
 
 ACCESS_LOG = logging.getLogger("stagewise.serve.access")
 
@@ -54,10 +55,11 @@ class RequestMiddleware:
         app: ASGIApp,
         access: Access,
         metrics: ServiceMetrics,
+        traces: Traces,
         rate: float,
         loopback_only: bool,
     ) -> None:
-        self._app, self._access, self._metrics = app, access, metrics
+        self._app, self._access, self._metrics, self._traces = app, access, metrics, traces
         self._rates = RequestRates(rate)
         self._loopback_only = loopback_only
 
@@ -75,14 +77,15 @@ class RequestMiddleware:
                 message["headers"] = [*message["headers"], *_SECURITY]
             await send(message)
 
-        try:
-            self._check(scope)
-        except Refusal as refusal:
-            await answer_refusal(refusal, sent)
-        else:
-            await self._app(scope, receive, sent)
-        finally:
-            self._tell(scope, status, time.perf_counter() - began)
+        with self._traces.request(scope) as span:
+            try:
+                self._check(scope)
+            except Refusal as refusal:
+                await answer_refusal(refusal, sent)
+            else:
+                await self._app(scope, receive, sent)
+            finally:
+                self._tell(scope, status, time.perf_counter() - began, span)
 
     def _check(self, scope: Scope) -> None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -108,10 +111,11 @@ class RequestMiddleware:
             return "address", (scope.get("client") or ("",))[0]
         return "token", token.sha256
 
-    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+    def _tell(self, scope: Scope, status: int, seconds: float, span: RequestSpan) -> None:
         route = scope.get("route")
         path = getattr(route, "path", "other")
         self._metrics.answered(scope["method"], path, status, seconds)
+        span.answered(path, status)
         if not ACCESS_LOG.isEnabledFor(logging.INFO):
             return
         ACCESS_LOG.info(

@@ -34,6 +34,10 @@ class TooLarge(Refusal):
     status = 413
 
 
+class TooSlow(Refusal):
+    status = 408
+
+
 class TooMany(Refusal):
     status = 429
     retry_after_s = 1

@@ -1,7 +1,8 @@
 """What handlers of requests share: bodies, answers, names, and who is calling."""
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -9,7 +10,7 @@ from fastapi import Depends, Path, Query, Request, Response
 
 from stagewise.files import decode_json
 from stagewise.serve.access import Scope, Token, require
-from stagewise.serve.refusals import Refusal, TooLarge, Unknown
+from stagewise.serve.refusals import Refusal, TooLarge, TooSlow, Unknown
 from stagewise.serve.service import Service
 from stagewise.serve.sources import LARGEST_PART
 from stagewise.world.checks import LARGEST_COUNT
@@ -18,6 +19,8 @@ T = TypeVar("T")
 
 LARGEST_BODY: dict[Scope, int] = {"read": 4 * 2**20, "decide": 64 * 2**20, "admin": 64 * 2**20}
 """Bytes that are read of a request that needs a scope."""
+_BODY_S = 60.0
+"""How long a body may take: requests hold their places in a queue meanwhile."""
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 
 Number = Annotated[int, Path(ge=0, le=LARGEST_COUNT)]
@@ -39,30 +42,33 @@ def allowed(request: Request, scope: Scope, federation: str | None = None) -> To
     return caller
 
 
-def _body_for(scope: Scope) -> Callable[[Request], Awaitable[bytes]]:
-    """What reads a body up to the largest that is taken; of a caller who may not, nothing is read."""
+async def body_of(request: Request, scope: Scope) -> bytes:
+    """The body, up to the largest that is taken of callers with this scope, if it comes in time."""
+    largest = LARGEST_BODY[scope]
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > largest:
+        raise TooLarge(f"body: is of {announced} bytes: must be of at most {largest}")
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(_BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > largest:
+                    raise TooLarge(f"body: is larger than {largest} bytes: must be smaller")
+                parts.append(part)
+    except TimeoutError:
+        raise TooSlow(f"body: must be sent within {_BODY_S:g} seconds") from None
+    return b"".join(parts)
 
-    async def read(request: Request) -> bytes:
-        allowed(request, scope, request.path_params.get("name"))
-        largest = LARGEST_BODY[scope]
-        announced = request.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > largest:
-            raise TooLarge(f"body: is of {announced} bytes: must be of at most {largest}")
-        parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > largest:
-                raise TooLarge(f"body: is larger than {largest} bytes: must be smaller")
-            parts.append(part)
-        return b"".join(parts)
 
-    return read
+async def _admin_body(request: Request) -> bytes:
+    """The body of an administrator's request; of another caller nothing is read."""
+    allowed(request, "admin", request.path_params.get("name"))
+    return await body_of(request, "admin")
 
 
-ReadBody = Annotated[bytes, Depends(_body_for("read"))]
-DecideBody = Annotated[bytes, Depends(_body_for("decide"))]
-AdminBody = Annotated[bytes, Depends(_body_for("admin"))]
-"""The body of a request, for callers with this scope for the federation that it names, if any."""
+AdminBody = Annotated[bytes, Depends(_admin_body)]
+"""The body of a request, for callers who may change the federation that it names, if any."""
 
 
 def decoded(body: bytes, kind: type[T]) -> T:

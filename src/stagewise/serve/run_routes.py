@@ -1,26 +1,32 @@
 """Requests about runs under the server's folder; a run is named by its path in it."""
 
-import msgspec
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
 
-from stagewise.serve.bounds import known_bounds
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
 from stagewise.serve.jobs import BoundsSettings
 from stagewise.serve.requests import (
     Count,
     First,
-    ReadBody,
     RunName,
     allowed,
+    body_of,
     body_schema,
     decoded,
     job_answer,
     json_answer,
     service_of,
 )
-from stagewise.serve.sources import RunSource, checks, tried
+from stagewise.serve.sources import RunSource, checks, optima, tried
 from stagewise.serve.trying import Tried, TryRequest
+from stagewise.world.checks import LARGEST_COUNT
 
 router = APIRouter(prefix="/v1", tags=["runs"])
+
+Lines = Annotated[
+    int | None, Query(ge=1, le=LARGEST_COUNT, description="How many; all if left out.")
+]
 
 
 @router.get("/runs")
@@ -39,10 +45,12 @@ def run(request: Request, run: RunName) -> Response:
 
 
 @router.get("/run/files/{file}")
-def file(request: Request, file: str, run: RunName) -> Response:
+def file(
+    request: Request, file: str, run: RunName, first: First = 0, count: Lines = None
+) -> Response:
     """A file of a run as it is; of lines those of complete rounds."""
     allowed(request, "read")
-    content = service_of(request).runs.content(run, file)
+    content = service_of(request).runs.content(run, file, first, count)
     kinds = {"json": "application/json", "jsonl": "application/jsonl", "toml": "application/toml"}
     return Response(content, media_type=kinds[file.rpartition(".")[2]])
 
@@ -59,8 +67,8 @@ def bounds(request: Request, run: RunName, first: First = 0, count: Count = 1000
     """The certified optima that are known."""
     allowed(request, "read")
     service = service_of(request)
-    rounds = RunSource(service.runs, run).rounds(first, count)[0]
-    return json_answer(known_bounds(service.store, rounds))
+    source = RunSource(service.runs, run)
+    return json_answer(optima(source, service.store, first, count))
 
 
 @router.post("/run/bounds")
@@ -75,11 +83,14 @@ def order_bounds(request: Request, run: RunName) -> Response:
 
 
 @router.post("/run/try", openapi_extra=body_schema(TryRequest, {}, False))
-async def what_if(request: Request, run: RunName, body: ReadBody) -> Response:
+async def what_if(request: Request, run: RunName) -> Response:
     """Decide a round again with other limits, weights, estimates or outages; nothing is kept."""
     service = service_of(request)
+    allowed(request, "read")
 
-    def answered() -> Tried:
+    def answered(body: bytes) -> Tried:
         return tried(RunSource(service.runs, run), decoded(body, TryRequest))
 
-    return json_answer(await service.tries.run(f"run {run!r}", answered))
+    with service.tries.place(f"run {run!r}") as place:
+        body = await body_of(request, "read")
+        return json_answer(await place.run(lambda: answered(body)))

@@ -18,7 +18,7 @@ from stagewise.runs.directory import (
     is_running,
 )
 from stagewise.runs.run import Run, load_run
-from stagewise.serve.refusals import Unknown
+from stagewise.serve.refusals import Refusal, Unknown
 
 FILES = (CONFIG, SCENARIO, ONLINE, PLAN, DECISIONS, ROUNDS, LIVE, STATUS, DEPLOYMENT)
 """What may be fetched of a run."""
@@ -95,15 +95,20 @@ class RunsFolder:
             raise Unknown(f"run {name!r}: has no file {one_line(repr(file), 80)}")
         return path
 
-    def content(self, name: str, file: str) -> bytes:
-        """What a file holds of complete rounds; the end of a line that is being written is left out."""
+    def content(self, name: str, file: str, first: int = 0, count: int | None = None) -> bytes:
+        """What a file holds of complete rounds; the end of a line that is being written is left out.
+
+        Of a file of lines, so many from number `first` on.
+        """
         content = self.file(name, file).read_bytes()
         if not file.endswith(".jsonl"):
+            if first or count is not None:
+                raise Refusal(f"first, count: must not be given for {file}, which has no lines")
             return content
         lines = content.split(b"\n")[:-1]
         if file in (DECISIONS, ROUNDS, LIVE):
             lines = lines[: RunDirectory(self.folder(name)).complete]
-        return b"".join(line + b"\n" for line in lines)
+        return b"".join(line + b"\n" for line in lines[first:][:count])
 
     def summary(self, name: str) -> RunSummary:
         """What is told of a run in lists; of one that cannot be read, why."""

@@ -1,5 +1,6 @@
 """Start the service: where it listens, who may come in, and its end."""
 
+import gc
 import ipaddress
 import socket
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from stagewise.serve.access import Access, load_tokens
 from stagewise.serve.app import DEFAULT_RATE, make_app
 from stagewise.serve.logs import set_up_logs
 from stagewise.serve.service import Service
+from stagewise.serve.traces import NO_TRACES, OpenTelemetryTraces, Traces
 from stagewise.world.checks import finite, whole
 
 
@@ -30,6 +32,7 @@ class ServerSettings:
     tokens: str | None = None
     rate: float = DEFAULT_RATE
     log_requests: bool = False
+    traces: str | None = None
 
     def check(self) -> None:
         """Raise an error for settings that would let in who must not come in."""
@@ -61,14 +64,18 @@ def serve(settings: ServerSettings) -> None:
     """Serve until interrupted."""
     settings.check()
     access = Access(None if settings.tokens is None else load_tokens(settings.tokens))
-    with _listen(settings) as listening:
-        service = Service.open(settings.store, settings.runs, access)
+    traces: Traces = NO_TRACES
+    if settings.traces is not None:
+        traces = OpenTelemetryTraces.to_collector(settings.traces)
+    with listen(settings) as listening:
+        service = Service.open(settings.store, settings.runs, access, traces)
         app = make_app(service, rate=settings.rate, loopback_only=settings.tokens is None)
         set_up_logs(settings.log_requests)
         server = make_server(app, ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key)
         scheme = "http" if settings.tls_cert is None else "https"
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         print(f"{scheme}://{host}:{listening.getsockname()[1]}", flush=True)
+        gc.freeze()  # modules are never garbage: looking through them holds everybody up
         server.run(sockets=[listening])
 
 
@@ -89,9 +96,11 @@ def make_server(app: FastAPI, **options: Any) -> uvicorn.Server:
     return server
 
 
-def _listen(settings: ServerSettings) -> socket.socket:
+def listen(settings: ServerSettings) -> socket.socket:
+    """The socket that requests come in at."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small answers at once only where the protocol is named: 40 ms less each.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))

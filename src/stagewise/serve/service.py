@@ -10,6 +10,7 @@ from stagewise.serve.metrics import ServiceMetrics
 from stagewise.serve.runs_folder import RunsFolder
 from stagewise.serve.serial_executor import SerialExecutor
 from stagewise.serve.store import Store
+from stagewise.serve.traces import NO_TRACES, Traces
 
 _DECISION_THREADS = 64
 """As many federations may decide at once."""
@@ -31,13 +32,16 @@ class Service:
     """Where policies decide and learn, by federation: however slow, other requests have threads."""
     tries: SerialExecutor
     """Where something is tried, by federation or run."""
+    traces: Traces
 
     @classmethod
-    def open(cls, store_url: str, runs: str | None, access: Access) -> "Service":
+    def open(
+        cls, store_url: str, runs: str | None, access: Access, traces: Traces = NO_TRACES
+    ) -> "Service":
         store = Store(store_url)
-        federations, folder = Federations(store), RunsFolder(runs)
+        federations, folder = Federations(store, traces), RunsFolder(runs)
         queue = JobQueue(store.database)
-        workers = Workers(queue, federations, folder)
+        workers = Workers(queue, federations, folder, traces)
         return cls(
             store,
             federations,
@@ -48,6 +52,7 @@ class Service:
             ServiceMetrics(),
             SerialExecutor("decisions", _DECISION_THREADS),
             SerialExecutor("tries", _TRY_THREADS),
+            traces,
         )
 
     def close(self) -> None:
@@ -56,3 +61,4 @@ class Service:
         self.workers.stop()
         self.federations.close()
         self.store.close()
+        self.traces.close()

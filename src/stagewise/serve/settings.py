@@ -13,6 +13,7 @@ from stagewise.policies.remedied import Remedy
 from stagewise.policies.replanned import PlanStore, Triggers
 from stagewise.problem.risk import RiskName
 from stagewise.problem.statement import Mode
+from stagewise.progress import ShareDone, nobody_waits
 from stagewise.world.checks import finite, seed_number
 from stagewise.world.scenario import Scenario
 
@@ -49,10 +50,16 @@ class FederationSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=Tru
         finite("diversity", self.diversity, 0)
         assert self.triggers is not None
 
-    def make(self, scenario: Scenario, store: PlanStore, plan: Plan | None = None) -> Policy:
+    def make(
+        self,
+        scenario: Scenario,
+        store: PlanStore,
+        plan: Plan | None = None,
+        progress: ShareDone = nobody_waits,
+    ) -> Policy:
         """The policy, around `plan` where it has been made before."""
         return wrapped(
-            make_policy(self.policy, scenario, self.seed, self.seconds, plan),
+            make_policy(self.policy, scenario, self.seed, self.seconds, plan, progress),
             prove=self.prove,
             remedy=self.remedy,
             diversity=self.diversity,

@@ -11,8 +11,10 @@ from stagewise.decisions import DecisionRecord
 from stagewise.plans import Plan
 from stagewise.problem.statement import Mode
 from stagewise.runs.directory import RunDirectory
+from stagewise.serve.bounds import Optimum, known_bounds
 from stagewise.serve.federations import Federations, summary_of
 from stagewise.serve.runs_folder import RunsFolder
+from stagewise.serve.store import Store
 from stagewise.serve.stored_plans import plan_of
 from stagewise.serve.trying import Tried, TryRequest, try_round
 from stagewise.world.rounds import Round, everybody_online
@@ -83,9 +85,12 @@ class RunSource:
 
     def __init__(self, runs: RunsFolder, name: str) -> None:
         self._directory = RunDirectory(runs.folder(name))
+        self._scenario: Scenario | None = None
 
     def scenario(self) -> Scenario:
-        return self._directory.scenario()
+        if self._scenario is None:
+            self._scenario = self._directory.scenario()
+        return self._scenario
 
     def rounds(self, first: int, count: int) -> tuple[list[Round], list[DecisionRecord]]:
         decisions = self._directory.decisions()[first : first + count]
@@ -107,6 +112,14 @@ def checks(source: Source, first: int, count: int) -> list[str]:
     """What `stagewise check` says of some rounds."""
     rounds, decisions = source.rounds(first, count)
     return check(source.scenario(), decisions, rounds)
+
+
+def optima(source: Source, store: Store, first: int, count: int) -> list[Optimum]:
+    """The certified optima that are known of some rounds."""
+    # Reading ten thousand clients a hundred times over takes long: not where nothing can be found.
+    if not store.has_bounds(source.scenario().sha256):
+        return []
+    return known_bounds(store, source.rounds(first, count)[0])
 
 
 def tried(source: Source, request: TryRequest) -> Tried:

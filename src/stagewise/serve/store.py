@@ -362,6 +362,12 @@ class Store:
             connection.execute(BOUNDS.delete().where(which))
             connection.execute(insert(BOUNDS).values(row))
 
+    def has_bounds(self, sha256: str) -> bool:
+        """Whether a bound of any round of a scenario is known."""
+        known = select(BOUNDS.c.round_sha256).where(BOUNDS.c.scenario_sha256 == sha256).limit(1)
+        with self.database.reading() as connection:
+            return connection.execute(known).first() is not None
+
     def bounds(self, sha256: str, rounds: Sequence[str]) -> dict[str, Entry]:
         """The bounds that are known, by the digest of the round."""
         found: dict[str, Entry] = {}

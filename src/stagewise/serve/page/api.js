@@ -64,8 +64,8 @@ export async function events(path, after, told, signal) {
             buffer.slice(0, end).split("\n").map((line) => line.split(/: (.*)/s).slice(0, 2)),
           );
           buffer = buffer.slice(end + 2);
-          if (fields.id === undefined) continue;
-          last = Number(fields.id);
+          if (fields.event === undefined) continue;
+          if (fields.id !== undefined) last = Number(fields.id);
           told(fields.event, JSON.parse(fields.data));
         }
       }

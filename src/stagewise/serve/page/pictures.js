@@ -5,6 +5,13 @@ import { css, el, keep, percent, showTip } from "/page/dom.js";
 
 export const edgeColour = (number) => EDGES[number % EDGES.length];
 
+// The clients that train, colour by colour: changing it thousands of times takes longer than drawing.
+function byColour(states, draw) {
+  const groups = EDGES.map(() => []);
+  states.forEach((edge, client) => { if (edge >= 0) groups[edge % EDGES.length].push(client); });
+  groups.forEach((clients, number) => draw(EDGES[number], clients));
+}
+
 function fitted(canvas, height) {
   const scale = devicePixelRatio || 1;
   const width = canvas.clientWidth || 300;
@@ -76,16 +83,14 @@ export class MapPicture {
     }
     const spots = this.drawn, edgeSpots = this.drawnEdges;
     const panel = css("--panel"), bad = css("--bad"), text = css("--text");
-    const members = world.edges.map(() => []);
-    states.forEach((edge, client) => { if (edge >= 0) members[edge].push(client); });
     context.lineWidth = many ? 0.5 : 1.1;
-    members.forEach((clients, edge) => {
-      context.strokeStyle = edgeColour(edge);
-      context.globalAlpha = many ? 0.35 : 0.6;
+    context.globalAlpha = many ? 0.35 : 0.6;
+    byColour(states, (colour, clients) => {
+      context.strokeStyle = colour;
       context.beginPath();
       for (const client of clients) {
         context.moveTo(...spots[client]);
-        context.lineTo(...edgeSpots[edge]);
+        context.lineTo(...edgeSpots[states[client]]);
       }
       context.stroke();
     });
@@ -122,7 +127,7 @@ export class MapPicture {
 
   #points(context, spots, states, size) {
     const { clients } = this.source.world, { longTerm } = this.source;
-    const off = css("--off"), idle = css("--idle");
+    const off = css("--off"), idle = css("--idle"), tiny = size < 2;  // a disc of two pixels is a square
     context.lineWidth = 1;
     context.strokeStyle = off;
     context.beginPath();
@@ -133,27 +138,30 @@ export class MapPicture {
       context.moveTo(x - r, y + r); context.lineTo(x + r, y - r);
     });
     context.stroke();
-    context.strokeStyle = idle;
+    context.strokeStyle = context.fillStyle = idle;
     context.beginPath();
     states.forEach((state, client) => {
       if (state !== -1) return;
-      const [x, y] = spots[client];
-      context.moveTo(x + 0.8 * size, y);
-      context.arc(x, y, 0.8 * size, 0, 7);
+      const [x, y] = spots[client], r = 0.8 * size;
+      if (tiny) { context.fillRect(x - r, y - r, 2 * r, 2 * r); return; }
+      context.moveTo(x + r, y);
+      context.arc(x, y, r, 0, 7);
     });
     context.stroke();
-    states.forEach((state, client) => {
-      if (state < 0) return;
-      const [x, y] = spots[client];
-      context.fillStyle = edgeColour(state);
-      context.beginPath();
-      if (longTerm.size === 0 || longTerm.has(clients[client].id)) context.arc(x, y, size, 0, 7);
-      else {  // stands in for somebody
-        const r = 1.35 * size;
-        context.moveTo(x, y - r); context.lineTo(x + r, y); context.lineTo(x, y + r); context.lineTo(x - r, y);
-        context.closePath();
+    byColour(states, (colour, serving) => {
+      context.fillStyle = colour;
+      for (const client of serving) {
+        const [x, y] = spots[client], planned = longTerm.size === 0 || longTerm.has(clients[client].id);
+        if (planned && tiny) { context.fillRect(x - size, y - size, 2 * size, 2 * size); continue; }
+        context.beginPath();
+        if (planned) context.arc(x, y, size, 0, 7);
+        else {  // stands in for somebody
+          const r = 1.35 * size;
+          context.moveTo(x, y - r); context.lineTo(x + r, y); context.lineTo(x, y + r); context.lineTo(x - r, y);
+          context.closePath();
+        }
+        context.fill();
       }
-      context.fill();
     });
   }
 

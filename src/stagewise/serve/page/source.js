@@ -3,8 +3,8 @@
 import { ask, events, json, lines } from "/page/api.js";
 
 const PART = 1000;
-// Files of a run are fetched again at most this often: watching must not cost the run its processor.
-const UPDATE_MS = 1000;
+// What is new is fetched at once, but at most this often: watching must not cost a run its processor.
+const UPDATE_MS = 2000;
 
 // Positions, limits and numbers of a scenario, in arrays that can be drawn quickly.
 function worldOf(scenario) {
@@ -35,14 +35,14 @@ export class Source {
     return `${this.base}${what}${query ? `?${query}` : ""}`;
   }
 
-  file(name) { return this.path(`/files/${name}`); }
+  file(name, part = "") { return this.path(`/files/${name}`, part); }
 
   has(name) { return this.summary.files.includes(name); }
 
   async load() {
     this.summary = await json("GET", this.path(""));
     const address = this.kind === "run" ? this.file("scenario.json") : this.path("/scenario");
-    const [answer] = await Promise.all([ask("GET", address), this.loadPlan(), this.update()]);
+    const [answer] = await Promise.all([ask("GET", address), this.loadPlan(), this.#more()]);
     if (answer.headers.get("Content-Type") !== "application/json") throw new Error(
       "The scenario is in the binary form, which this page does not read.");
     this.world = worldOf(await answer.json());
@@ -59,34 +59,49 @@ export class Source {
     this.longTerm = new Map(Object.entries(this.plan?.assignment ?? {}));
   }
 
-  // Fetch what is new; whether anything is.
+  // Fetch what is new.
   async update() {
-    const before = this.decisions.length;
-    if (this.kind === "run") {
-      const complete = (this.summary = await json("GET", this.path(""))).complete;
-      if (complete !== before || before === 0) {
-        const names = ["rounds.jsonl", "decisions.jsonl", "online.jsonl"];
-        const [records, decisions, online] = await Promise.all(names.map((name) => lines(this.file(name))));
-        this.records = records; this.decisions = decisions; this.online = online; this.known = [];
-        if (this.summary.deployed) {
-          this.live = this.has("live.jsonl") ? await lines(this.file("live.jsonl")) : [];
-          this.status = this.has("status.json") ? await json("GET", this.file("status.json")) : null;
-        }
-      }
-    } else {
-      this.summary = await json("GET", this.path(""));
-      for (;;) {
-        const first = this.decisions.length ? this.decisions.at(-1).round + 1 : 0;
-        const part = `first=${first}&count=${PART}`;
-        const [decisions, online] = await Promise.all(
-          [lines(this.path("/decisions", part)), lines(this.path("/online", part))]);
-        const known = Math.min(decisions.length, online.length);
-        this.decisions.push(...decisions.slice(0, known));
-        this.online.push(...online.slice(0, known));
-        if (decisions.length < PART) break;
-      }
+    this.summary = await json("GET", this.path(""));
+    await this.#more();
+  }
+
+  async #more() {
+    if (this.kind === "run") await this.#moreOfRun();
+    else await this.#moreOfFederation();
+  }
+
+  // From the last line that is known: where it is another one now, the run went back and all is fetched again.
+  async #moreOfRun() {
+    const known = this.decisions.length, { complete, deployed, changed } = this.summary;
+    if (deployed) this.status = this.has("status.json") ? await json("GET", this.file("status.json")) : null;
+    if (complete === known && changed === this.changed) return;
+    const first = Math.max(0, known - 1), part = `first=${first}&count=${Math.max(1, complete - first)}`;
+    const fetched = (name) => (this.has(name) ? lines(this.file(name, part)) : []);
+    const [records, decisions, online, live] = await Promise.all(
+      ["rounds.jsonl", "decisions.jsonl", "online.jsonl", ...(deployed ? ["live.jsonl"] : [])].map(fetched));
+    if (known && (complete < known || JSON.stringify(decisions[0]) !== JSON.stringify(this.decisions.at(-1)))) {
+      this.decisions = []; this.online = []; this.records = []; this.live = []; this.known = [];
+      await this.#moreOfRun();
+      return;
     }
-    return this.decisions.length !== before;
+    this.changed = changed;
+    const after = Math.min(decisions.length, online.length, records.length);
+    for (const [all, more] of [[this.records, records], [this.decisions, decisions], [this.online, online], [this.live, live ?? []]]) {
+      all.splice(first, Infinity, ...more.slice(0, after));
+    }
+  }
+
+  async #moreOfFederation() {
+    for (;;) {
+      const first = this.decisions.length ? this.decisions.at(-1).round + 1 : 0;
+      const part = `first=${first}&count=${PART}`;
+      const [decisions, online] = await Promise.all(
+        [lines(this.path("/decisions", part)), lines(this.path("/online", part))]);
+      const known = Math.min(decisions.length, online.length);
+      this.decisions.push(...decisions.slice(0, known));
+      this.online.push(...online.slice(0, known));
+      if (decisions.length < PART) break;
+    }
   }
 
   // The certified optima that are known by now.
@@ -94,18 +109,29 @@ export class Source {
     for (const bound of await json("GET", this.path("/bounds"))) this.bounds.set(bound.round, bound);
   }
 
-  watch(changed, signal) {
+  watch(changed, jobTold, signal) {
     const newest = this.decisions.length ? this.decisions.at(-1).round : -1;
     const after = this.kind === "run" ? newest : this.summary.last;
-    let due = null;
-    events(this.path("/events"), after, (kind) => {
-      due ??= setTimeout(async () => {
-        due = null;
-        if (signal.aborted) return;
-        if (kind === "plan") await this.loadPlan();
-        await this.update();
-        changed();
-      }, UPDATE_MS);
+    let wanted = false, planned = false, going = false;
+    const follow = async () => {
+      going = true;
+      while (wanted && !signal.aborted) {
+        const fetchPlan = planned;
+        wanted = planned = false;
+        try {
+          if (fetchPlan) await this.loadPlan();
+          await this.update();
+          if (!signal.aborted) changed();
+        } catch { wanted = true; planned ||= fetchPlan; }  // the service is away: it may come back
+        await new Promise((resolve) => setTimeout(resolve, UPDATE_MS));
+      }
+      going = false;
+    };
+    events(this.path("/events"), after, (kind, data) => {
+      if (kind === "job") { jobTold(data); return; }
+      wanted = true;
+      planned ||= kind === "plan";
+      if (!going) follow();
     }, signal);
   }
 

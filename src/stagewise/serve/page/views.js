@@ -7,6 +7,9 @@ import { edgeColour, MapPicture, MatrixPicture, saveCanvas } from "/page/picture
 import { Source } from "/page/source.js";
 import { TryPanel } from "/page/trying.js";
 
+// What jobs do, in words, and the settings by which a policy plans again by itself.
+const JOBS = { prepare: "policy", plan: "new plan", bounds: "certified optima" };
+const REPLANS = ["replan_every", "replan_cost", "replan_change", "replan_absence"];
 const LINES = ["solid", "dash", "dot", "dashdot"];
 const SHAPES = ["circle", "square", "diamond", "cross", "triangle-up", "star"];
 
@@ -25,10 +28,11 @@ export async function overview(main, signal) {
       if (error instanceof Refused && error.status === 403) return [];
       throw error;
     })]);
+    const share = preparing(known.some((f) => f.state === "preparing") ? await json("GET", "/v1/jobs") : []);
     federations.replaceChildren(known.length
       ? el("div", { class: "scroll" }, table(["name", "policy", "rounds", "state"], known.map((f) => [
         el("a", { href: `#/federation/${encodeURIComponent(f.name)}` }, f.name), f.policy?.title ?? f.settings.policy, f.rounds,
-        el("span", { class: f.state === "failed" ? "bad" : f.state === "ready" ? "good" : "soft", title: f.error }, f.state)])))
+        el("span", { class: f.state === "failed" ? "bad" : f.state === "ready" ? "good" : "soft", title: f.error }, share.has(f.name) ? `${f.state}: ${percent(share.get(f.name))}` : f.state)])))
       : el("p", { class: "soft" }, "None yet: start the demo, or create one with PUT /v1/federations/NAME."));
     runs.replaceChildren(found.length
       ? el("div", { class: "scroll" }, table(["run", "", "policy", "data", "rounds", "accuracy", "total cost", "state"], found.map((r) => {
@@ -54,6 +58,10 @@ export async function overview(main, signal) {
   setTimeout(again, 2000);
 }
 
+// How far the policies are that are being made, by federation.
+const preparing = (jobs) => new Map(jobs.filter((job) => job.kind === "prepare" && job.state === "running")
+  .map((job) => [job.federation, job.progress]));
+
 async function startDemo(button) {
   button.disabled = true;
   button.textContent = "Making the plan …";
@@ -61,6 +69,8 @@ async function startDemo(button) {
   for (;;) {
     const { state } = await json("GET", "/v1/federations/demo");
     if (state !== "preparing") break;
+    const share = preparing(await json("GET", "/v1/jobs")).get("demo");
+    button.textContent = `Making the plan … ${share === undefined ? "" : percent(share)}`;
     await new Promise((resolve) => setTimeout(resolve, 300));
   }
   location.hash = "#/federation/demo?play";
@@ -79,7 +89,7 @@ export async function oneSource(main, kind, name, play, signal) {
   main.replaceChildren(el("p", { class: "soft" }, "Loading …"));
   const source = await new Source(kind, name).load();
   const { world } = source;
-  let place = source.decisions.length - 1, timer = null, tried = null, bars = null, frame = null, rest = null;
+  let place = source.decisions.length - 1, timer = null, tried = null, bars = null, frame = null, rest = null, boundsAsked = false;
   const cards = el("div", { class: "cards" });
   const slider = el("input", { type: "range", min: 0, value: 0, "aria-label": "Round", oninput: () => select(slider.valueAsNumber) });
   const shown = el("output", {});
@@ -91,9 +101,13 @@ export async function oneSource(main, kind, name, play, signal) {
   const more = kind === "federation"
     ? el("button", { type: "button", id: "more", onclick: async () => { more.disabled = true; try { await drawRounds(source, 10); } finally { more.disabled = false; } } }, "Draw and decide 10 rounds")
     : null;
+  const replan = source.plan && kind === "federation" && !REPLANS.some((name2) => source.summary.settings[name2] !== null)
+    ? el("button", { type: "button", id: "replan", onclick: () => json("POST", source.path("/plans"), {}).catch((error) => { verdict.textContent = error.message; }) }, "Plan again")
+    : null;
   const prove = el("button", { type: "button", id: "prove", onclick: findOptima }, "Find certified optima");
   const checked = el("button", { type: "button", id: "check", onclick: check }, "Check");
   const verdict = el("span", { role: "status" });
+  const working = el("span", { role: "status", id: "working" });
   const byRound = (field) => source.decisions.map((d) => d[field]);
   const rounds = () => source.decisions.map((d) => d.round);
   const colour = () => colourOf(source.decisions.at(-1)?.method ?? "");
@@ -144,6 +158,7 @@ export async function oneSource(main, kind, name, play, signal) {
     matrix.canvas, key("rows: clients, columns: rounds", "colour: trains, by edge", "grey: online, idle", "empty: offline"));
   matrixBox.classList.add("full");
   const planBox = planSection(source);
+  let planShown = source.plan;
   const decisionBox = el("div", { class: "scroll" });
   const who = el("div", {});
   const tableBox = section("Rounds", [["CSV", () => keep("rounds.csv", csv(...roundRows()), "text/csv")]], decisionBox);
@@ -151,9 +166,18 @@ export async function oneSource(main, kind, name, play, signal) {
   const title = kind === "run" ? `Run ${name}` : `Federation ${name}`;
   main.replaceChildren(
     el("h1", {}, title), cards,
-    el("p", { class: "actions" }, more, prove, checked, verdict),
+    el("p", { class: "actions" }, more, replan, prove, checked, verdict, working),
     el("div", { class: "player" }, playing, slider, shown),
     el("div", { class: "grid" }, mapBox, trying.element, data, kld, ...charts.slice(0, 5), charts[5], who, matrixBox, ...planBox, tableBox));
+
+  // Sections of a plan that is followed now in place of those of the one before.
+  function showPlan() {
+    if (source.plan === planShown) return;
+    planShown = source.plan;
+    const made = planSection(source);
+    planBox.splice(0).forEach((old, number) => old.replaceWith(made[number] ?? ""));
+    planBox.push(...made);
+  }
 
   function summary() {
     const d = source.decisions, cost = d.reduce((sum, x) => sum + x.objective, 0);
@@ -232,10 +256,15 @@ export async function oneSource(main, kind, name, play, signal) {
     drawRound();
     // Map and matrix are shown before charts are begun with.
     clearTimeout(rest);
-    rest = setTimeout(() => {
+    rest = setTimeout(async () => {
       if (signal.aborted) return;
-      for (const made of charts) made.redraw();
       drawTable();
+      await Promise.all(charts.map((made) => made.redraw()));
+      if (!boundsAsked && !signal.aborted) {
+        boundsAsked = true;
+        await source.updateBounds();
+        if (!signal.aborted && source.bounds.size) drawAll();
+      }
     });
   }
 
@@ -287,12 +316,15 @@ export async function oneSource(main, kind, name, play, signal) {
     const follows = place >= slider.max || place < 0;
     if (follows && !timer && !tried) place = source.decisions.length - 1;
     if (place < 0) place = source.decisions.length - 1;
+    showPlan();
     drawAll();
   };
   main.redraw = drawAll;
   drawAll();
-  source.watch(changed, signal);
-  source.updateBounds().then(() => { if (!signal.aborted && source.bounds.size) drawAll(); });
+  source.watch(changed, ({ kind: what, state, progress, error }) => {
+    working.textContent = error ?? (state === "done" ? "" : `${JOBS[what]}: ${state === "queued" ? "waits" : percent(progress)}`);
+    working.className = error ? "bad" : "soft";
+  }, signal);
   const running = kind === "federation" || source.summary.running || source.summary.complete < source.summary.rounds;
   document.getElementById("live").textContent = running ? "● live" : "";
   if (play && source.decisions.length === 0) await drawRounds(source, 30);
