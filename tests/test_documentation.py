@@ -77,15 +77,9 @@ def test_a_symbol_that_is_not_there_is_an_error(extensions):
 
 
 def test_every_command_and_option_is_described(extensions):
-    from command_line import described
-    from typer.main import get_command
+    from command_line import commands, described
 
-    from stagewise.cli.main import app
-
-    commands = get_command(app).commands
-    text = "\n".join(
-        line for command in commands.values() for line in described(command, "stagewise", 2)
-    )
+    text = "\n".join(line for command in commands() for line in described(command, "stagewise", 2))
     assert "## stagewise plan\n" in text
     assert "### stagewise deploy up\n" in text
     assert "| `SCENARIO` | Scenario file; - is standard input. | required |" in text

@@ -43,9 +43,9 @@ for command in SITE_COMMANDS:
         "remedy": option(
             str,
             None,
-            "An edge cannot keep its limits: lend it clients, drop it, or reweight it [lend].",
+            "An edge cannot keep its limits: lend it clients (default), drop it, or reweight it.",
         ),
-        "aggregator": option(str, None, "mean, trimmed-mean, median or multi-krum [mean]."),
+        "aggregator": option(str, None, "mean (default), trimmed-mean, median or multi-krum."),
         "quarantine_rounds": option(
             int, None, "Rounds without a client whose updates were rejected twice [10]."
         ),
