@@ -28,11 +28,20 @@ def test_every_public_name_is_in_the_reference(name):
     assert re.search(rf"^\.\. auto\w+:: stagewise\.{name}$", REFERENCE, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "name", ["StagewiseError", "TrainingDiverged", "RunDiverged", "ServiceError"]
-)
-def test_exceptions_that_callers_catch_are_in_the_reference(name):
-    assert re.search(rf"^\.\. autoexception:: \S*\.{name}$", REFERENCE, re.MULTILINE)
+def test_exceptions_are_in_the_reference_and_refusals_on_the_page_of_the_service(extensions):
+    """Every error of ours can be caught, except that the service makes refusals into statuses."""
+    from error_messages import error_names
+
+    refusals = pytest.importorskip("stagewise.serve.refusals")
+    caught = {name for name in error_names() if not hasattr(refusals, name)}
+    documented = re.findall(r"^\.\. autoexception:: \S*\.(\w+)$", REFERENCE, re.MULTILINE)
+    assert {"StagewiseError", *caught} == set(documented)
+    page = (DOCS / "serve.md").read_text(encoding="utf-8")
+    mistakes = page.partition("## Mistakes\n")[2].partition("\n## ")[0]
+    kinds = [getattr(refusals, name) for name in error_names() - caught - {"StagewiseError"}]
+    assert len(kinds) > 5
+    for kind in kinds:
+        assert kind is refusals.Refusal or str(kind.status) in mistakes, kind
 
 
 def test_errors_are_found_with_all_that_derive_from_them(extensions):
