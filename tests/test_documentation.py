@@ -121,6 +121,8 @@ def test_links_lead_somewhere(page):
     """On a code host, too; those to pages that the build makes are checked by the build."""
     if "gallery" in page.parts:
         return
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    pictures = re.findall(r'\b(?:src|srcset)="([^"]+)"', text)
+    for target in [*re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text), *pictures]:
         if "://" not in target:
             assert (page.parent / target).exists(), target
