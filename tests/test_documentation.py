@@ -114,6 +114,22 @@ def test_tutorials_are_listed(extensions):
     assert sorted(ORDER) == sorted(path.name for path in DOCS.glob("tutorials/plot_*.py"))
 
 
+@pytest.mark.parametrize("first", [DOCS / "index.md", ROOT / "README.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", ["policy-in-a-flower-app", "run-edges", "what-is-measured"])
+def test_who_knows_flower_finds_it_within_two_clicks(first, page):
+    def links(pages: set[Path]) -> set[Path]:
+        """The pages that some pages link to."""
+        return {
+            (one.parent / target).resolve()
+            for one in pages
+            if one.suffix == ".md"
+            for target in re.findall(r"\]\(([^)#\s]+\.md)", one.read_text(encoding="utf-8"))
+        }
+
+    once = links({first})
+    assert DOCS / "how-to" / f"{page}.md" in once | links(once)
+
+
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))], ids=str
 )
