@@ -49,7 +49,7 @@ def main(folder: Path) -> None:
     own = environment(folder / "venv")
     install = (own / "python", "-m", "pip", "install", "--quiet")
     run(*install, "--upgrade", "pip", cwd=ROOT)
-    run(*install, f"{wheel}[serve]", *PACKAGES, cwd=ROOT)
+    run(*install, "--no-compile", f"{wheel}[serve]", *PACKAGES, cwd=ROOT)
     options = {"XDG_CACHE_HOME": str(folder / "cache"), "MPLBACKEND": "Agg"}
     place = folder / "commands"
     place.mkdir()
