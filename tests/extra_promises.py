@@ -197,7 +197,7 @@ def tensorboard() -> str:
 
 def mlflow() -> str:
     """A run that MLflow finds."""
-    os.environ["MLFLOW_TRACKING_URI"] = Path("mlruns").absolute().as_uri()
+    os.environ["MLFLOW_TRACKING_URI"] = "sqlite:///mlflow.db"
     _simulated("--log mlflow")
     from mlflow import MlflowClient
 
