@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stagewise.cli.deploy_init_command import DEPLOYED, init
+from stagewise.cli.deploy_init_command import DEPLOYED, init, need_flower
 from stagewise.cli.deploy_site_commands import SITE_COMMANDS
 from stagewise.cli.options import METRICS_PORT, REPLANNING, DataDir, Json, option, with_options
 from stagewise.cli.simulation_commands import interruptible, print_outcome, rollback
@@ -71,6 +71,7 @@ def up(
     """Start everything, train to the last round, end everything."""
     if local and options["site"] is not None:
         raise StagewiseError("local: must not be given with a site, which is on other machines")
+    need_flower()
     go_on = f"interrupted, all processes ended; to go on: stagewise deploy up --out {out}"
     with interruptible(out, go_on):
         from stagewise.deploy.options import make_options
@@ -107,6 +108,7 @@ def status(
 
 def _show(directory: str, as_json: bool) -> bool:
     """Print the status once; whether there is anything more to come."""
+    need_flower()
     from stagewise.deploy.starting import read_start
     from stagewise.deploy.status import read_status
 
