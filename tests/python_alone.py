@@ -36,6 +36,9 @@ def programs() -> dict[str, str]:
         for number, text in enumerate(blocks, 1)
     }
     found |= {path.name: path.read_text() for path in sorted(ROOT.glob("docs/tutorials/plot_*.py"))}
+    service = "plot_planner_service.py"  # which ends its service after the line that trains
+    ended = "import atexit\n\natexit.register(service.terminate)\n\n\ndef ask("
+    found[service] = found[service].replace("def ask(", ended, 1)
     up = ["deploy", "up", "--local", "--out", "live"]
     found["plot_deployment.py"] = (
         f"from stagewise.cli.main import main\nraise SystemExit(main({up}))"
