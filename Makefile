@@ -8,7 +8,7 @@ ROUNDS ?= 30
 
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo compare results compile faults test test-all docs lint types coverage wheel-test lowest-test bench clean
+.PHONY: demo compare results compile faults test test-all docs lint types coverage wheel-test extras-test lowest-test python-test bench clean
 
 # What the demo needs; the tools of developers come on top.
 .venv/demo: pyproject.toml constraints.txt
@@ -84,10 +84,10 @@ lint: .venv/installed
 types: .venv/installed
 	$(BIN)/mypy
 
-# Which lines the quick tests run; what other processes run is not counted.
+# Which lines the quick tests run, in processes they start, too: build/coverage/index.html.
 coverage: compile
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not processes' \
-		--cov=stagewise --cov=stagewise_experiments --cov-report=term:skip-covered --cov-report=html:build/coverage
+		--cov --cov-report=term:skip-covered --cov-report=html:build/coverage --cov-report=json:build/coverage.json
 
 # Builds the package, installs it alone in a new environment, and plans, decides and checks there.
 wheel-test:
@@ -96,6 +96,15 @@ wheel-test:
 # The same with the oldest packages that pyproject.toml admits.
 lowest-test:
 	$(PYTHON) tests/wheel_alone.py --constraint constraints-lowest.txt
+
+# Installs it with one extra after the other, each in a new environment, and does there what the extra is for.
+# `EXTRAS="serve deploy"` takes these alone.
+extras-test:
+	$(PYTHON) tests/extras_alone.py $(EXTRAS)
+
+# README and tutorials without PyTorch under another Python: `PYTHON=python3.13`.
+python-test:
+	$(PYTHON) tests/python_alone.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/planning.py

@@ -28,11 +28,20 @@ def test_every_public_name_is_in_the_reference(name):
     assert re.search(rf"^\.\. auto\w+:: stagewise\.{name}$", REFERENCE, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "name", ["StagewiseError", "TrainingDiverged", "RunDiverged", "ServiceError"]
-)
-def test_exceptions_that_callers_catch_are_in_the_reference(name):
-    assert re.search(rf"^\.\. autoexception:: \S*\.{name}$", REFERENCE, re.MULTILINE)
+def test_exceptions_are_in_the_reference_and_refusals_on_the_page_of_the_service(extensions):
+    """Every error of ours can be caught, except that the service makes refusals into statuses."""
+    from error_messages import error_names
+
+    refusals = pytest.importorskip("stagewise.serve.refusals")
+    caught = {name for name in error_names() if not hasattr(refusals, name)}
+    documented = re.findall(r"^\.\. autoexception:: \S*\.(\w+)$", REFERENCE, re.MULTILINE)
+    assert {"StagewiseError", *caught} == set(documented)
+    page = (DOCS / "serve.md").read_text(encoding="utf-8")
+    mistakes = page.partition("## Mistakes\n")[2].partition("\n## ")[0]
+    kinds = [getattr(refusals, name) for name in error_names() - caught - {"StagewiseError"}]
+    assert len(kinds) > 5
+    for kind in kinds:
+        assert kind is refusals.Refusal or str(kind.status) in mistakes, kind
 
 
 def test_errors_are_found_with_all_that_derive_from_them(extensions):
@@ -77,15 +86,9 @@ def test_a_symbol_that_is_not_there_is_an_error(extensions):
 
 
 def test_every_command_and_option_is_described(extensions):
-    from command_line import described
-    from typer.main import get_command
+    from command_line import commands, described
 
-    from stagewise.cli.main import app
-
-    commands = get_command(app).commands
-    text = "\n".join(
-        line for command in commands.values() for line in described(command, "stagewise", 2)
-    )
+    text = "\n".join(line for command in commands() for line in described(command, "stagewise", 2))
     assert "## stagewise plan\n" in text
     assert "### stagewise deploy up\n" in text
     assert "| `SCENARIO` | Scenario file; - is standard input. | required |" in text
@@ -111,6 +114,22 @@ def test_tutorials_are_listed(extensions):
     assert sorted(ORDER) == sorted(path.name for path in DOCS.glob("tutorials/plot_*.py"))
 
 
+@pytest.mark.parametrize("first", [DOCS / "index.md", ROOT / "README.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", ["policy-in-a-flower-app", "run-edges", "what-is-measured"])
+def test_who_knows_flower_finds_it_within_two_clicks(first, page):
+    def links(pages: set[Path]) -> set[Path]:
+        """The pages that some pages link to."""
+        return {
+            (one.parent / target).resolve()
+            for one in pages
+            if one.suffix == ".md"
+            for target in re.findall(r"\]\(([^)#\s]+\.md)", one.read_text(encoding="utf-8"))
+        }
+
+    once = links({first})
+    assert DOCS / "how-to" / f"{page}.md" in once | links(once)
+
+
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))], ids=str
 )
@@ -118,6 +137,8 @@ def test_links_lead_somewhere(page):
     """On a code host, too; those to pages that the build makes are checked by the build."""
     if "gallery" in page.parts:
         return
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    pictures = re.findall(r'\b(?:src|srcset)="([^"]+)"', text)
+    for target in [*re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text), *pictures]:
         if "://" not in target:
             assert (page.parent / target).exists(), target

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, metadata, version
 import msgspec
 import pytest
 
+from extra_promises import PROMISES
 from stagewise import compiled_parts, doctor
 from stagewise.cli.main import main
 from stagewise.compiled_parts import PARTS
@@ -37,6 +38,12 @@ def test_extras_hold_what_the_extras_they_name_hold():
 def test_every_purpose_is_that_of_an_extra():
     extras = set(metadata(doctor.DISTRIBUTION).get_all("Provides-Extra"))
     assert set(doctor.PURPOSES) <= extras
+
+
+def test_what_every_extra_is_for_is_tried():
+    """By `make extras-test`; `dev` is what all tests run with."""
+    extras = set(metadata(doctor.DISTRIBUTION).get_all("Provides-Extra"))
+    assert set(PROMISES) == extras - {"dev"}
 
 
 @pytest.fixture

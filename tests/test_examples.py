@@ -22,8 +22,8 @@ README, DOCS = ROOT / "README.md", ROOT / "docs"
 PAGES = [README, *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("how-to/*.md"))]
 EXCERPTS = ("architecture.md", "flower-app.md")
 """Lines out of programs, which cannot run by themselves; `tests/flower` runs the whole Flower app."""
-RUN_ELSEWHERE = (*EXCERPTS, "selection.md", "serve.md")
-"""`tests/selection` and `tests/serve` run the last two."""
+RUN_ELSEWHERE = (*EXCERPTS, "selection.md", "serve.md", "policy-in-a-flower-app.md")
+"""`tests/selection`, `tests/serve` and `tests/flower` run the last three."""
 SHELL_RUNS = ("resume-on-another-machine.md", "run-edges.md", "what-is-measured.md")
 """Pages whose commands are run, too: elsewhere they need data, minutes, or other machines."""
 

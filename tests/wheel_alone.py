@@ -47,12 +47,19 @@ def environment(folder: Path) -> Path:
     return folder / ("Scripts" if os.name == "nt" else "bin")
 
 
-def main(folder: Path, *options: str) -> None:
-    """Build, look at what is in the files, install, use."""
-    builder, own = environment(folder / "builder"), environment(folder / "venv")
+def build(folder: Path) -> tuple[Path, Path]:
+    """The wheel and the archive of the sources, built in an environment of their own."""
+    builder = environment(folder / "builder")
     run(builder / "python", "-m", "pip", "install", "--quiet", "build", cwd=folder)
     run(builder / "python", "-m", "build", "--outdir", folder, ROOT, cwd=folder)
     (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, source
+
+
+def main(folder: Path, *options: str) -> None:
+    """Build, look at what is in the files, install, use."""
+    own = environment(folder / "venv")
+    wheel, source = build(folder)
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
     for package in ("stagewise", "stagewise_experiments"):

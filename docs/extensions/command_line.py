@@ -1,6 +1,5 @@
 """`{command-line}`: every command of `stagewise`, with its arguments and options, as Typer has them."""
 
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,12 +11,16 @@ from stagewise.cli.main import app
 
 class CommandLine(Generated):
     def markdown(self) -> str:
-        root = get_command(app)
-        context = root.make_context("stagewise", [], resilient_parsing=True)
-        commands = (root.get_command(context, name) for name in root.list_commands(context))
         return "\n".join(
-            line for command in commands for line in described(command, "stagewise", 2)
+            line for command in commands() for line in described(command, "stagewise", 2)
         )
+
+
+def commands() -> list[Any]:
+    """Those right below `stagewise`."""
+    root = get_command(app)
+    context = root.make_context("stagewise", [], resilient_parsing=True)
+    return [root.get_command(context, name) for name in root.list_commands(context)]
 
 
 def described(command: Any, above: str, level: int) -> Iterator[str]:
@@ -34,7 +37,7 @@ def described(command: Any, above: str, level: int) -> Iterator[str]:
     names = "".join(f" {_placeholder(parameter)}" for parameter in positional)
     yield f"```text\n{title}{names} [options]\n```\n"
     options = [parameter for parameter in shown if parameter not in positional]
-    rows = [_row(command, parameter) for parameter in (*positional, *options)]
+    rows = [_row(parameter) for parameter in (*positional, *options)]
     if rows:
         yield "| | what | default |\n|---|---|---|"
         yield from rows
@@ -46,20 +49,13 @@ def _placeholder(parameter: Any) -> str:
     return f"{name}..." if parameter.nargs == -1 else name
 
 
-def _row(command: Any, parameter: Any) -> str:
+def _row(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         names = f"`{_placeholder(parameter)}`"
     else:
         names = ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
-    what = " ".join(_help(command, parameter).split()).replace("|", "\\|")
+    what = " ".join((parameter.help or "").split()).replace("|", "\\|")
     return f"| {names} | {what} | {_default(parameter)} |"
-
-
-def _help(command: Any, parameter: Any) -> str:
-    """What the command's function says: Typer 0.20 on Click 8.5 loses the help of arguments."""
-    annotation = inspect.signature(command.callback).parameters[parameter.name].annotation
-    said = [each.help for each in getattr(annotation, "__metadata__", ()) if hasattr(each, "help")]
-    return next(filter(None, [parameter.help, *said]), "")
 
 
 def _default(parameter: Any) -> str:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import stagewise
 from helpers import random_scenario
 from references import plain_scenario
-from stagewise.cli.main import main
+from stagewise.cli.main import app, main
 from stagewise.policies.registry import policy_names
 from stagewise.world.scenario import Limits, Scenario
 
@@ -333,6 +334,26 @@ def test_version_and_help(run):
         assert command in told.out
         assert run(command, "--help").status == 0
     assert run().status == 2
+
+
+def every_command(command, words=()):
+    """The words of each command with what Click has of it, those below groups included."""
+    if not hasattr(command, "commands"):
+        yield words, command
+        return
+    context = command.make_context("stagewise", [], resilient_parsing=True)
+    for name in command.list_commands(context):
+        yield from every_command(command.get_command(context, name), (*words, name))
+
+
+def test_help_says_of_every_argument_and_option_what_it_is(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")  # no line is broken
+    commands = list(every_command(get_command(app)))
+    assert len(commands) > 30
+    for words, command in commands:
+        told = run(*words, "--help").out
+        for parameter in command.params:
+            assert parameter.help and parameter.help in told, (words, parameter.name)
 
 
 ROUNDS = ("--online", "rounds.jsonl")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stagewise.cli import deploy_init_command
 from stagewise.cli.main import main
 from stagewise.deploy.starting import beside
 from stagewise.runs.directory import RunDirectory
@@ -20,6 +21,27 @@ def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("deploy") / "run"
     assert main(["deploy", "up", "--out", str(out), *QUICK, "--rounds", "2"]) == 0
     return out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "up --local --out run",
+        "status run",
+        "init --cloud 10.0.0.1 --edge es0=10.0.0.2 --client c0=10.0.0.3 --out site",
+        "doctor site",
+        "revoke site c0",
+        "rotate site c0",
+        "renew site",
+        "remove-client site c0",
+        "add-client site c0=10.0.0.3",
+    ],
+)
+def test_without_the_extra_every_command_says_how_to_get_it(command, monkeypatch, capsys):
+    monkeypatch.setattr(deploy_init_command, "find_spec", lambda package: None)
+    assert main(["deploy", *command.split()]) == 2
+    needed = "stagewise: deploy needs Flower: pip install 'stagewise-hfl[deploy]'\n"
+    assert capsys.readouterr().err == needed
 
 
 def test_a_run_is_complete_and_true(run, capsys):

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from experiment_cases import SMALL, ThreadWorkers, report, write_small
@@ -46,6 +47,24 @@ def test_list(capsys):
     assert main(["experiment", "list"]) == 0
     table = capsys.readouterr().out
     assert all(name in table for name in experiments())
+
+
+def test_what_only_decides_needs_no_pytorch(tmp_path):
+    """`run` of a file without cells that train, where PyTorch cannot be imported."""
+    path = write_small(tmp_path, SMALL)
+    program = """
+import sys
+from stagewise_experiments import commands
+from stagewise.cli.main import main
+sys.path.append(sys.argv.pop(1))
+from experiment_cases import ThreadWorkers
+sys.modules["torch"] = None
+commands._workers = lambda count, cluster: ThreadWorkers()
+sys.exit(main(["experiment", "run", *sys.argv[1:]]))
+"""
+    words = [str(Path(__file__).parent), str(path), "--out", str(tmp_path / "o")]
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_list_says_which_data_are_missing(capsys, monkeypatch, tmp_path):

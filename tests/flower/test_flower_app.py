@@ -4,26 +4,30 @@ import importlib.util
 import io
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
 import tomllib
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fake_grid import FakeGrid, context_of
+from flower_clients import Client, a_model, a_scenario, record
 
 from stagewise.cli.main import main
 from stagewise.deciding import solve
 from stagewise.errors import StagewiseError
 from stagewise.flower.query import MESSAGE_TYPE, roll_call_message
 from stagewise.world.rounds_file import load_rounds
-from stagewise.world.scenario_file import load_scenario
+from stagewise.world.scenario_file import load_scenario, save_scenario
 
-APP = Path(__file__).parents[2] / "examples" / "flower-app"
+ROOT = Path(__file__).parents[2]
+APP = ROOT / "examples" / "flower-app"
 CONFIG = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
 CLIENTS = CONFIG["clients"]
 
@@ -35,6 +39,42 @@ def app(monkeypatch):
     from stagewise_app import client_app, server_app
 
     return client_app.app, server_app.app
+
+
+def test_the_page_on_a_policy_in_a_flower_app_runs(tmp_path, monkeypatch):
+    """Its lines as printed, in a ServerApp and a ClientApp in memory."""
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+
+    page = ROOT / "docs" / "how-to" / "policy-in-a-flower-app.md"
+    at_server, at_client = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    save_scenario(a_scenario(), "s.json")
+    app = ClientApp()
+    exec(at_client, {"app": app})
+    train = Client(0)
+
+    @app.train()
+    def _train(message, context):
+        return train(message)
+
+    @app.evaluate()
+    def _evaluate(message, context):
+        return train(message)
+
+    nodes = {100 + i: partial(app, context=context_of({"client-id": f"c{i}"})) for i in range(10)}
+    grid, names = FakeGrid(nodes), {"arrays": record(a_model())}
+    server = ServerApp()
+
+    @server.main()
+    def _main(grid, context):
+        exec(at_server, names | {"grid": grid})
+
+    server(grid, context_of({}))
+    rounds = {message.metadata.group_id for message in grid.sent_of("train")}
+    assert len(rounds) == 30
+    trained = {message.metadata.dst_node_id for message in grid.sent_of("train")}
+    assert trained and trained <= set(nodes)
 
 
 # Flower's own use of a library.

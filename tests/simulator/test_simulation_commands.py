@@ -1,6 +1,7 @@
 """`stagewise simulate`, `resume` and `report`: one line for a mistake, and exit status 2."""
 
 import io
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ pytest.importorskip("torch")
 import stagewise
 from small_runs import contents, small_run, small_scenario
 from stagewise.cli.main import main
+from stagewise.errors import StagewiseError
 from stagewise.runs import loggers, progress
 from stagewise.runs.config import Replanning
 from stagewise.runs.records import RoundRecord
@@ -219,6 +221,21 @@ def test_the_mlflow_logger(monkeypatch):
     assert params["policy"] == "stagewise-strict"
     assert metrics["accuracy"] > 0
     assert fake.calls[3][2] == {"step": 1}
+
+
+def test_a_store_that_mlflow_refuses_is_a_mistake_in_one_line(monkeypatch):
+    class Refusing(FakeMLflow):
+        def start_run(self, **options):
+            raise RuntimeError("the store\nis of the past")
+
+        def get_tracking_uri(self):
+            return "file:///mlruns"
+
+    monkeypatch.setitem(sys.modules, "mlflow", Refusing())
+    monkeypatch.setattr(loggers, "find_spec", lambda package: True)
+    expected = "MLFLOW_TRACKING_URI = 'file:///mlruns': RuntimeError: the store is of the past"
+    with pytest.raises(StagewiseError, match=re.escape(expected)):
+        small_run(rounds=1, loggers=["mlflow"])
 
 
 def test_the_tensorboard_logger(tmp_path):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stagewise.cli.deploy_init_command import DEPLOYED, init
+from stagewise.cli.deploy_init_command import DEPLOYED, init, need_flower
 from stagewise.cli.deploy_site_commands import SITE_COMMANDS
 from stagewise.cli.options import METRICS_PORT, REPLANNING, DataDir, Json, option, with_options
 from stagewise.cli.simulation_commands import interruptible, print_outcome, rollback
@@ -43,9 +43,9 @@ for command in SITE_COMMANDS:
         "remedy": option(
             str,
             None,
-            "An edge cannot keep its limits: lend it clients, drop it, or reweight it [lend].",
+            "An edge cannot keep its limits: lend it clients (default), drop it, or reweight it.",
         ),
-        "aggregator": option(str, None, "mean, trimmed-mean, median or multi-krum [mean]."),
+        "aggregator": option(str, None, "mean (default), trimmed-mean, median or multi-krum."),
         "quarantine_rounds": option(
             int, None, "Rounds without a client whose updates were rejected twice [10]."
         ),
@@ -71,6 +71,7 @@ def up(
     """Start everything, train to the last round, end everything."""
     if local and options["site"] is not None:
         raise StagewiseError("local: must not be given with a site, which is on other machines")
+    need_flower()
     go_on = f"interrupted, all processes ended; to go on: stagewise deploy up --out {out}"
     with interruptible(out, go_on):
         from stagewise.deploy.options import make_options
@@ -107,6 +108,7 @@ def status(
 
 def _show(directory: str, as_json: bool) -> bool:
     """Print the status once; whether there is anything more to come."""
+    need_flower()
     from stagewise.deploy.starting import read_start
     from stagewise.deploy.status import read_status
 

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from stagewise.deploy.site import Site
 
 
+def need_flower() -> None:
+    """Raise an error where the extra `deploy` is not installed."""
+    if find_spec("cryptography") is None:
+        raise StagewiseError("deploy needs Flower: pip install 'stagewise-hfl[deploy]'")
+
+
 # Without a default: a file, or the folder of the run, may say what these do not.
 DEPLOYED = {
     "dataset": option(str, None, "See `stagewise data`. Default: mnist5k."),
@@ -66,8 +72,7 @@ def init(
         if site is None
         else _from_file(site, given | {"cloud": cloud, "edge": edge, "client": client})
     )
-    if find_spec("cryptography") is None:
-        raise StagewiseError("deploy needs Flower: pip install 'stagewise-hfl[deploy]'")
+    need_flower()
     from stagewise.deploy.init import check_new, init_site
     from stagewise.deploy.site_scenario import site_scenario
     from stagewise.policies.registry import policy_factory

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stagewise.cli.deploy_init_command import need_flower
 from stagewise.cli.options import Json
 from stagewise.cli.tables import print_findings
 from stagewise.errors import StagewiseError
@@ -22,6 +23,7 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """What would keep a machine from working: versions, disk, keys, certificates, ports, clocks."""
+    need_flower()
     from stagewise.deploy.doctor import examine
 
     print_findings(examine(Path(folder)), as_json)
@@ -61,6 +63,7 @@ def add_client(
 
 
 def _change(site: str, act: "Callable[[SiteFolder], list[Change]]") -> None:
+    need_flower()
     from stagewise.deploy.membership import SiteFolder, instructions
 
     folder = SiteFolder(Path(site))

@@ -1,5 +1,6 @@
 """Commands of other packages: entry points of the group `stagewise.commands`, each a `typer.Typer`."""
 
+import inspect
 import sys
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -31,8 +32,23 @@ class CommandGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Our own command of that name, or else another package's."""
-        own = super().get_command(ctx, cmd_name)
-        return own if own is not None or cmd_name not in _entry_points() else _load(cmd_name)
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in _entry_points():
+            found = _load(cmd_name)
+        if found is not None:
+            _restore_help(found)
+        return found
+
+
+def _restore_help(command: Any) -> None:
+    """Of arguments, from the command's function: Typer 0.20 on Click 8.5 loses it."""
+    for below in getattr(command, "commands", {}).values():
+        _restore_help(below)
+    for parameter in command.params:
+        if parameter.param_type_name == "argument" and not parameter.help:
+            written = inspect.signature(command.callback).parameters[parameter.name].annotation
+            said = (getattr(each, "help", None) for each in getattr(written, "__metadata__", ()))
+            parameter.help = next(filter(None, said), None)
 
 
 @cache

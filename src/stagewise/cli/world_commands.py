@@ -175,7 +175,7 @@ _OWN_OPTIONS = {
     "trace": {
         "trace": option(str, None, "trace: file of device states."),
         "trace_states": option(
-            str, None, "trace: states_2 [default], states_3_battery50, states_3_battery75."
+            str, None, "trace: states_2 (default), states_3_battery50, states_3_battery75."
         ),
         "round_seconds": option(float, None, "trace: seconds from one round to the next [600]."),
     },

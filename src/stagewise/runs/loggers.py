@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stagewise.errors import StagewiseError, shown
+from stagewise.errors import StagewiseError, one_line, shown
 from stagewise.runs.config import RunConfig
 from stagewise.runs.records import RoundRecord
 from stagewise.world.checks import one_of
@@ -49,8 +49,13 @@ def make_logger(
         return log_round, writer.close
     import mlflow
 
-    mlflow.start_run(run_name=config.policy if out is None else out.name)
-    mlflow.log_params(_flat(msgspec.to_builtins(config)))
+    try:
+        mlflow.start_run(run_name=config.policy if out is None else out.name)
+        mlflow.log_params(_flat(msgspec.to_builtins(config)))
+    except Exception as error:  # its store cannot be used, for one of many reasons
+        store = shown(mlflow.get_tracking_uri())
+        reason = f"{type(error).__name__}: {error}"
+        raise StagewiseError(one_line(f"MLFLOW_TRACKING_URI = {store}: {reason}")) from None
     return lambda record: mlflow.log_metrics(numbers(record), step=record.round), mlflow.end_run
 
 

@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from stagewise import Dataset
-from stagewise.models import build_model
 from stagewise.runs.run import Run
 from stagewise.world.scenario import FloatArray
 
@@ -38,6 +37,8 @@ def worst_tenth(run: Run, data: Dataset) -> float | None:
 def label_accuracies(run: Run, data: Dataset) -> FloatArray | None:
     """Of the run's last model, on the test images of each label; 0 for a label without any."""
     import torch
+
+    from stagewise.models import build_model
 
     if run.weights is None:
         return None

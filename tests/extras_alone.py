@@ -1,0 +1,39 @@
+"""Each extra by itself: the package with it alone in a new environment: `make extras-test`.
+
+Arguments are names of extras; without any, all of them. `extra_promises.py` is what is then done.
+"""
+
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from extra_promises import PROMISES
+from wheel_alone import ROOT, build, environment, run
+
+
+def main(folder: Path, names: list[str]) -> None:
+    """Build once; of each extra, install it, use it, and say what was seen."""
+    wheel, _ = build(folder)
+    for name in names:
+        within = folder / name
+        own = environment(within / "venv")
+        install = (own / "python", "-m", "pip", "install", "--quiet")
+        run(*install, "--upgrade", "pip", cwd=ROOT)
+        began = time.monotonic()
+        options = ("--no-compile", "--constraint", "constraints.txt")
+        run(*install, *options, f"{wheel}[{name}]", cwd=ROOT)
+        installed = time.monotonic()
+        empty = within / "empty"
+        empty.mkdir()
+        promise = ROOT / "tests" / "extra_promises.py"
+        seen = run(own / "python", promise, name, cwd=empty, XDG_CACHE_HOME=str(folder / "cache"))
+        took = f"{installed - began:.0f} s to install, {time.monotonic() - installed:.0f} s to use"
+        print(f"{name}: {seen.strip()} ({took})", flush=True)
+        shutil.rmtree(within)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        main(Path(made), sys.argv[1:] or list(PROMISES))
