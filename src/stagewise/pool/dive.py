@@ -17,6 +17,7 @@ from stagewise.pool.pricing import (
     move_cluster,
     new_pricing_workspace,
     price_clients,
+    set_members,
 )
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
@@ -47,8 +48,10 @@ class _Workspace(NamedTuple):
     """The clients of the edges that have settled."""
     cheapest: IntArray
     """The cluster of each edge that costs least at the prices, or -1."""
+    to_lose: FloatArray
+    """What each edge pays at least if it gets another cluster."""
     reluctance: FloatArray
-    """Who settles later: clients that others want count most, then little to lose by another cluster."""
+    """Who settles later: clients that others want count most, then little to lose."""
 
 
 def dive(choices: Choices, prices: Prices) -> IntArray:
@@ -68,6 +71,7 @@ def dive(choices: Choices, prices: Prices) -> IntArray:
         settled=np.zeros(edges, dtype=np.bool_),
         taken=np.zeros(clients, dtype=np.bool_),
         cheapest=np.full(edges, NONE, dtype=np.int64),
+        to_lose=np.zeros(edges),
         reluctance=np.zeros(edges),
     )
     _dive(work, _CAREFUL if edges <= _LARGEST_CAREFUL else _QUICK)
@@ -114,7 +118,7 @@ def _find_cheapest(work):
             else:
                 second = min(second, reduced[c])
         work.cheapest[j] = best
-        work.reluctance[j] = least - second  # to be weighed
+        work.to_lose[j] = second - least
         if best == NONE:
             work.settled[j] = True
             continue
@@ -133,8 +137,8 @@ def _weigh(work):
     choices, demand, reluctance = work.choices, work.pricing.demand, work.reluctance
     most = 0.0  # that an edge with another choice has to lose
     for j in range(reluctance.shape[0]):
-        if not work.settled[j] and reluctance[j] > -np.inf:
-            most = max(most, -reluctance[j])
+        if not work.settled[j] and work.to_lose[j] < np.inf:
+            most = max(most, work.to_lose[j])
     for j in range(reluctance.shape[0]):
         if work.settled[j]:
             reluctance[j] = np.inf
@@ -146,8 +150,7 @@ def _weigh(work):
                 break
             if demand[i] > 1:
                 wanted += 1
-        to_lose = min(-reluctance[j], 2.0 * most)
-        reluctance[j] = wanted * (1.0 + 2.0 * most) - to_lose
+        reluctance[j] = wanted * (1.0 + 2.0 * most) - min(work.to_lose[j], 2.0 * most)
 
 
 @compiled
@@ -166,10 +169,7 @@ def _settle_one(work):
                 break
             free &= not work.taken[members[c, m]]
         if free:
-            for m in range(members.shape[1]):
-                if members[c, m] < 0:
-                    break
-                work.taken[members[c, m]] = True
+            set_members(members, c, work.taken, True)
             work.settled[j] = True
             return
 

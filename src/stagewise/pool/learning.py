@@ -7,7 +7,8 @@ import numpy as np
 from stagewise.compiled import NONE
 from stagewise.exact.prices import Prices
 from stagewise.pool.library import Library, generate_library, unlearned_prices
-from stagewise.pool.pick import LARGEST_SEARCHED, online_columns, price
+from stagewise.pool.priced_columns import price
+from stagewise.pool.round_clusters import FEW_EDGES, online_columns
 from stagewise.problem.statement import p0
 from stagewise.progress import ShareDone, nobody_waits
 from stagewise.randomness import generator
@@ -75,7 +76,7 @@ def learned_prices(library: Library, rounds: list[Round]) -> Prices:
     times = np.zeros_like(client)
     delay = np.zeros_like(library.prices.delay)
     counted = 0
-    large = len(delay) > LARGEST_SEARCHED
+    large = len(delay) > FEW_EDGES
     for round_ in rounds:
         columns, _counts = online_columns(library, round_)
         instance = build_instance(p0(round_))
