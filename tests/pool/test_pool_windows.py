@@ -18,7 +18,8 @@ from stagewise.plan_a.planners import plan
 from stagewise.pool.learning import build_library, clusters_of_an_edge
 from stagewise.pool.pick import pick_from_library
 from stagewise.pool.pricing import Choices
-from stagewise.pool.round_clusters import FEW_EDGES, costs_are_far
+from stagewise.pool.round_clusters import costs_are_far
+from stagewise.pool.sizes import FEW_EDGES
 from stagewise.pool.windows import NEIGHBOURS, improve_in_windows, neighbours
 from stagewise.problem.statement import p0
 from stagewise.search.instance import build_instance

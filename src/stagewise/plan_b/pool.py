@@ -13,7 +13,8 @@ from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
 from stagewise.pool.pick import choose, pick_from_library, pick_on_the_spot
 from stagewise.pool.pricing import Choices
-from stagewise.pool.round_clusters import FEW_EDGES, online_columns
+from stagewise.pool.round_clusters import online_columns
+from stagewise.pool.sizes import FEW_EDGES
 from stagewise.pool.surcharge import surcharged
 from stagewise.pool.windows import improve_in_windows, neighbours
 from stagewise.problem.statement import Mode, p0, p2

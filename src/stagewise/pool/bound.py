@@ -24,6 +24,7 @@ from stagewise.world.rounds import Round
 _LARGEST_MASTER = 60  # edges; more have prices by subgradient steps
 _FIRST_STEPS, _STEPS = 150, 60
 _PASSES = 6
+_LIKELY = 200  # clusters of each edge that prices are sought on first
 _RISE = 1e-4  # of the bound: another pass that brings less is the last
 _SEARCH = Search(nodes=200_000, clusters=20, cluster_nodes=20_000)  # at each edge
 
@@ -44,7 +45,7 @@ def bound_round(
         columns = in_order(columns)
     with SearchThreads(seconds, threads) as search_threads:
         priced = price(instance, columns, prices, _FIRST_STEPS, np.inf, everyone=False)
-        columns = select(columns, likely(columns, priced))
+        columns = select(columns, likely(columns, priced, _LIKELY))
         if len(instance.capacity) <= _LARGEST_MASTER:
             return _by_master(instance, columns, priced.prices, search_threads)
         return _by_steps(instance, columns, priced.prices, search_threads)

@@ -19,6 +19,7 @@ from stagewise.pool.pricing import (
     price_clients,
     set_members,
 )
+from stagewise.pool.sizes import MANY_EDGES
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
 
@@ -31,7 +32,6 @@ class _Pace(NamedTuple):
 
 
 _CAREFUL, _QUICK = _Pace(80, 12, 0.08), _Pace(40, 8, 0.2)
-_LARGEST_CAREFUL = 100  # edges; more would take longer than a round has
 
 
 class _Workspace(NamedTuple):
@@ -74,7 +74,7 @@ def dive(choices: Choices, prices: Prices) -> IntArray:
         to_lose=np.zeros(edges),
         reluctance=np.zeros(edges),
     )
-    _dive(work, _CAREFUL if edges <= _LARGEST_CAREFUL else _QUICK)
+    _dive(work, _CAREFUL if edges <= MANY_EDGES else _QUICK)
     return work.best
 
 

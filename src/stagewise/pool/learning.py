@@ -8,7 +8,8 @@ from stagewise.compiled import NONE
 from stagewise.exact.prices import Prices
 from stagewise.pool.library import Library, generate_library, unlearned_prices
 from stagewise.pool.priced_columns import price
-from stagewise.pool.round_clusters import FEW_EDGES, online_columns
+from stagewise.pool.round_clusters import online_columns
+from stagewise.pool.sizes import FEW_EDGES
 from stagewise.problem.statement import p0
 from stagewise.progress import ShareDone, nobody_waits
 from stagewise.randomness import generator

@@ -19,12 +19,12 @@ from stagewise.pool.library import Library
 from stagewise.pool.priced_columns import PricedColumns, choices_of, in_order, likely, price
 from stagewise.pool.pricing import improve_choice
 from stagewise.pool.round_clusters import (
-    FEW_EDGES,
     costs_are_far,
     new_clusters,
     online_columns,
     with_round_clusters,
 )
+from stagewise.pool.sizes import FEW_EDGES, MANY_EDGES
 from stagewise.pool.unserved import serve_unserved
 from stagewise.pool.windows import improve_in_windows
 from stagewise.search.instance import Instance
@@ -40,7 +40,8 @@ _GENERATIONS = 4
 _LARGEST_TRIED = 20  # edges; with more it is of no use even where windows leave limits broken
 _SEARCH_STEPS = 200_000
 _PASSES = 5
-_ROUGH_STEPS = 12  # on all clusters, to find the likely ones
+_ROUGH_STEPS, _ROUGH_STEPS_OF_MANY = 12, 6  # on all clusters, to find the likely ones
+_LIKELY, _LIKELY_OF_MANY = 200, 120  # clusters of each edge
 _FEW = 4  # an edge with fewer clusters online gets new ones
 # Edges in violation get a few thousand moves: more have never made one feasible.
 _POLISH = Effort(
@@ -166,16 +167,10 @@ def _assign_in_windows(
     pinned: IntArray | None,
 ) -> IntArray:
     """A good choice by a dive, improved by a few edges at a time, and again once all are served."""
-    priced = price(
-        instance,
-        columns,
-        prices,
-        _ROUGH_STEPS,
-        np.inf,
-        everyone=False,
-        choose_every=_ROUGH_STEPS,
-    )
-    columns = select(columns, likely(columns, priced))
+    many = len(instance.capacity) > MANY_EDGES
+    steps, most = (_ROUGH_STEPS_OF_MANY, _LIKELY_OF_MANY) if many else (_ROUGH_STEPS, _LIKELY)
+    priced = price(instance, columns, prices, steps, np.inf, everyone=False, choose_every=steps)
+    columns = select(columns, likely(columns, priced, most))
     choices = choices_of(instance, columns)
     choice = dive(choices, priced.prices)
     improve_in_windows(choices, choice, priced.prices.client, near)

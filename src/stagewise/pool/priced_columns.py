@@ -11,8 +11,6 @@ from stagewise.pool.pricing import CHOOSE_EVERY, Choices, new_pricing_workspace,
 from stagewise.search.instance import Instance
 from stagewise.world.scenario import FloatArray, IntArray
 
-_LIKELY_CLUSTERS = 200  # of each edge, by their costs at the round's prices
-
 
 def in_order(columns: Columns) -> Columns:
     """The same columns, edge by edge."""
@@ -79,19 +77,19 @@ def choices_of(instance: Instance, columns: Columns) -> Choices:
     )
 
 
-def likely(columns: Columns, priced: PricedColumns) -> IntArray:
-    """The rows of each edge's clusters that are the cheapest at the round's prices, these first.
+def likely(columns: Columns, priced: PricedColumns, most: int) -> IntArray:
+    """The rows of each edge's `most` clusters that are the cheapest at the prices, these first.
 
     Of clusters that cost the same the first ones.
     """
     ends = np.flatnonzero(np.diff(columns.edge)) + 1
     rows = []
     for first, costs in zip((0, *ends), np.split(priced.reduced, ends), strict=True):
-        if len(costs) > _LIKELY_CLUSTERS:
-            dearest = np.partition(costs, _LIKELY_CLUSTERS - 1)[_LIKELY_CLUSTERS - 1]
+        if len(costs) > most:
+            dearest = np.partition(costs, most - 1)[most - 1]
             within = np.flatnonzero(costs <= dearest)
         else:
             within = np.arange(len(costs))
-        by_cost = np.argsort(costs[within], kind="stable")[:_LIKELY_CLUSTERS]
+        by_cost = np.argsort(costs[within], kind="stable")[:most]
         rows.append(first + within[by_cost])
     return np.concatenate(rows)

@@ -13,21 +13,19 @@ from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.library import Library
 from stagewise.pool.priced_columns import in_order, price
+from stagewise.pool.sizes import FEW_EDGES, MANY_EDGES
 from stagewise.search.instance import Instance
 from stagewise.search.workers import workers
 from stagewise.world.costs import LinkCosts
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
 
-FEW_EDGES = 6
-"""Where there are no more, a round has the time for many clusters of each, and to search all choices."""
 _NEW_CLUSTERS, _NEW_CLUSTERS_OF_MANY = 100, 40
 _SHARES = 16  # of the edges of a large system, generated on all cores
 FAR = 0.3
 """Where a library no longer has the cheapest clusters (docs/pool.md): how far the energies or delays of
 online clients' links are from those it was made for, in parts of these."""
-_ROUND_CLUSTERS, _ROUND_CLUSTERS_OF_MANY = 40, 80  # of each edge, where the library does not fit
-_LARGEST_THOROUGH = 100  # edges; more have so many clients to choose from that 40 do
+_ROUND_CLUSTERS, _MORE_ROUND_CLUSTERS = 40, 80  # of each edge, where the library does not fit
 _PASSES = 3
 _STEPS_BETWEEN = 12
 
@@ -49,9 +47,7 @@ def with_round_clusters(
 ) -> tuple[Columns, Prices]:
     """Besides `columns`, clusters for this round alone, and the prices they have together."""
     edges = list(range(len(instance.capacity)))
-    most = (
-        _ROUND_CLUSTERS_OF_MANY if FEW_EDGES < len(edges) <= _LARGEST_THOROUGH else _ROUND_CLUSTERS
-    )
+    most = _MORE_ROUND_CLUSTERS if FEW_EDGES < len(edges) <= MANY_EDGES else _ROUND_CLUSTERS
     found = [] if columns is None else [columns]
     for number in range(_PASSES):
         if number:
@@ -71,19 +67,16 @@ def new_clusters(
     usual = _NEW_CLUSTERS_OF_MANY if many else _NEW_CLUSTERS
     most = usual if max_clusters is None else max_clusters
     if len(edges) <= FEW_EDGES:
-        return _clusters_of(instance, edges, prices, most)
-    shares = [edges[first::_SHARES] for first in range(_SHARES)]
+        work = new_cluster_workspace(instance, most)
+        return join([cheap_clusters(instance, edge, prices, work) for edge in edges])
+
+    def clusters_of(share: list[int]) -> Columns:
+        own = new_cluster_workspace(instance, most)
+        return join([cheap_clusters(instance, edge, prices, own) for edge in share])
+
     with workers(None) as pool:
-        tasks = [pool.submit(_clusters_of, instance, s, prices, most) for s in shares if s]
-        return join([task.result() for task in tasks])
-
-
-def _clusters_of(
-    instance: Instance, edges: list[int], prices: Prices, max_clusters: int
-) -> Columns:
-    """What is handed to a thread: the clusters of some edges."""
-    work = new_cluster_workspace(instance, max_clusters)
-    return join([cheap_clusters(instance, edge, prices, work) for edge in edges])
+        shares = [edges[first::_SHARES] for first in range(min(_SHARES, len(edges)))]
+        return join(list(pool.map(clusters_of, shares)))
 
 
 def online_columns(

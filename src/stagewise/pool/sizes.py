@@ -1,0 +1,6 @@
+"""What a round has the time for, by how many edges there are."""
+
+FEW_EDGES = 6
+"""Up to here a round has many clusters of each edge, and all choices are searched."""
+MANY_EDGES = 100
+"""Beyond, milliseconds for each edge add up: there are fewer clusters of each, and fewer steps."""
