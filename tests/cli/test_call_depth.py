@@ -10,7 +10,7 @@ from small_runs import small_scenario
 from stagewise.cli import planning_commands, simulation_commands
 from stagewise.cli.main import main
 from stagewise.plan_b import repair
-from stagewise.pool import clusters, pick
+from stagewise.pool import clusters, round_clusters
 from stagewise.search import local_search
 
 SOURCE = str(Path(stagewise.__file__).parent)
@@ -58,7 +58,7 @@ def watched(monkeypatch, module, kernel: str, command) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("planner", "mode", "module", "kernel"),
     [
-        ("pool", "flexible", pick, "online_clusters"),
+        ("pool", "flexible", round_clusters, "online_clusters"),
         ("pool", "strict", clusters, "generate_clusters"),
         ("local-search", "flexible", local_search, "anneal"),
         ("local-search", "strict", repair, "start_from"),
@@ -80,7 +80,7 @@ def test_simulate(files, monkeypatch):
     simulate = ["simulate", "--scenario", "s.json", "--dataset", "digits", "--model", "mlp"]
     simulate += ["--policy", "pool", "--rounds", "2", "--workers", "1", "--out"]
     assert main([*simulate, "first"]) == 0
-    found = watched(monkeypatch, pick, "online_clusters", simulation_commands.simulate)
+    found = watched(monkeypatch, round_clusters, "online_clusters", simulation_commands.simulate)
     assert main([*simulate, "second"]) == 0
     assert found
     assert all(len(calls) <= SIMULATE for calls in found), found[0]
