@@ -24,7 +24,7 @@ from stagewise.pool.round_clusters import (
     online_columns,
     with_round_clusters,
 )
-from stagewise.pool.sizes import FEW_EDGES, MANY_EDGES
+from stagewise.pool.sizes import FEW_EDGES, MANY_EDGES, SOME_EDGES
 from stagewise.pool.unserved import serve_unserved
 from stagewise.pool.windows import improve_in_windows
 from stagewise.search.instance import Instance
@@ -37,7 +37,6 @@ from stagewise.world.scenario import FloatArray, IntArray
 _STEPS = 8
 _CLOSER_STEPS = 24
 _GENERATIONS = 4
-_LARGEST_TRIED = 20  # edges; with more it is of no use even where windows leave limits broken
 _SEARCH_STEPS = 200_000
 _PASSES = 5
 _ROUGH_STEPS, _ROUGH_STEPS_OF_MANY = 12, 6  # on all clusters, to find the likely ones
@@ -96,7 +95,7 @@ def _pick(
     if edges > FEW_EDGES:
         assignment = _assign_in_windows(instance, columns, prices, library.near, pinned)
         found = local_search(instance, assignment, effort=_POLISH)
-        if found.violation == 0 or edges > _LARGEST_TRIED:
+        if found.violation == 0 or edges > SOME_EDGES:
             return found
     chosen = choose(instance, columns, prices)
     assignment = edge_of(instance, chosen, pinned)

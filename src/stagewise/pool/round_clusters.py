@@ -13,7 +13,7 @@ from stagewise.pool.clusters import cheap_clusters
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.library import Library
 from stagewise.pool.priced_columns import in_order, price
-from stagewise.pool.sizes import FEW_EDGES, MANY_EDGES
+from stagewise.pool.sizes import FEW_EDGES, MANY_EDGES, SOME_EDGES
 from stagewise.search.instance import Instance
 from stagewise.search.workers import workers
 from stagewise.world.costs import LinkCosts
@@ -47,7 +47,7 @@ def with_round_clusters(
 ) -> tuple[Columns, Prices]:
     """Besides `columns`, clusters for this round alone, and the prices they have together."""
     edges = list(range(len(instance.capacity)))
-    most = _MORE_ROUND_CLUSTERS if FEW_EDGES < len(edges) <= MANY_EDGES else _ROUND_CLUSTERS
+    most = _MORE_ROUND_CLUSTERS if SOME_EDGES < len(edges) <= MANY_EDGES else _ROUND_CLUSTERS
     found = [] if columns is None else [columns]
     for number in range(_PASSES):
         if number:
