@@ -37,3 +37,16 @@ def test_jobs_of_one_kind_keep_no_other_kind_out(queue):
         queue.order(None, "bounds", "64", b"{}")
     assert queue.order(None, "bounds", "0", b"{}") == first  # it is no new one
     queue.order("a", "plan", None, b"{}")
+
+
+@pytest.mark.parametrize(("error", "state"), [(None, "done"), ("no such file", "failed")])
+def test_what_is_told_of_a_job_that_is_over_changes_nothing(queue, error, state):
+    """The thread that tells how far a job is may be late."""
+    queue.order("a", "plan", None, b"{}")
+    job = queue.take(["plan"])
+    queue.tell(job, 0.4)
+    assert queue.job(job.number).progress == 0.4
+    queue.end(job, error=error)
+    queue.tell(job, 0.6)
+    left = queue.job(job.number)
+    assert (left.state, left.progress, left.error) == (state, 1.0, error)
