@@ -157,7 +157,7 @@ async def decide(request: Request, name: FederationName) -> Response:
     with service.decisions.place(_key(name)) as place:
         body = await body_in_time(request, "decide")
         decided = await place.run(
-            lambda: service.federations.at_hand(name).decide(_round_request(body), key)
+            lambda: service.federations.cached(name).decide(_round_request(body), key)
         )
     headers = {}
     if decided.new is not None:
@@ -176,7 +176,7 @@ async def probe(request: Request, name: FederationName) -> Response:
     allowed(request, "decide", name)
 
     def probed(body: bytes) -> list[str] | None:
-        live = service.federations.at_hand(name)
+        live = service.federations.cached(name)
         found, ids = live.probe(_round_request(body)), live.scenario.clients.ids
         return None if found is None else [ids[number] for number in found.tolist()]
 
@@ -233,7 +233,7 @@ async def observe(request: Request, name: FederationName, number: Number) -> Res
     allowed(request, "decide", name)
 
     def observed(body: bytes) -> bool:
-        return service.federations.at_hand(name).observe(number, decoded(body, OutcomeReport))
+        return service.federations.cached(name).observe(number, decoded(body, OutcomeReport))
 
     with service.decisions.place(_key(name)) as place:
         body = await body_in_time(request, "decide")
