@@ -95,10 +95,10 @@ def test_a_federation_created_again_has_nothing_of_the_one_before(federations):
         before.prepare(planned)
     assert not federations.store.plans("a")
     after = created(other, new, planned)
-    assert federations.at_hand("a") is before
+    assert federations.cached("a") is before
     with pytest.raises(NotReady):
         before.decide(request)
-    assert federations.at_hand("a").scenario.sha256 == new.sha256
+    assert federations.cached("a").scenario.sha256 == new.sha256
     with pytest.raises(NotReady):
         before.adopt(0)
     federations.store.set_state("a", before.created, "failed", error="of the one before")

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from serve_cases import ask, create, serving, small_rounds, small_scenario
+from serve_cases import ask, create, scenario_file, serving, small_rounds, small_scenario
 from small_runs import small_run
 from stagewise.runs.config import Replanning
 from stagewise.runs.directory import RunDirectory
-from stagewise.serve import jobs
+from stagewise.serve import jobs, settings
 from stagewise.simulator.start import resume
 
 pytestmark = pytest.mark.processes
@@ -133,6 +133,87 @@ def test_a_plan_that_is_made_again_is_shown_with_how_far_it_is(tmp_path, page, m
         assert [plan["followed"] for plan in plans] == [False, True]
         page.wait_for_selector("section:not([data-plan]):has-text('Plan A: long-term clients')")
         assert shown.count() == 1
+        page.close()
+
+
+def test_a_plan_that_is_ready_after_the_page_is_opened_is_shown(tmp_path, page, monkeypatch):
+    go_on, make_policy = threading.Event(), settings.make_policy
+
+    def slow(*args):
+        assert go_on.wait(60)
+        return make_policy(*args)
+
+    monkeypatch.setattr(settings, "make_policy", slow)
+    with serving(str(tmp_path / "a.db")) as client:
+        sent = client.post("/v1/scenarios", content=scenario_file(small_scenario()))
+        body = {"scenario": sent.json()["sha256"], "policy": "stagewise-flexible"}
+        assert client.put("/v1/federations/a", json=body).status_code == 201
+        page.goto(f"{client.address}/#/federation/a")
+        page.wait_for_selector("#working:has-text('policy')")
+        assert not page.locator("#replan").is_visible()
+        assert page.locator("section:has-text('Plan A: long-term clients')").count() == 0
+        go_on.set()
+        page.wait_for_selector("#replan")
+        for title in ("Plan A: risks of every edge", "Plan A: long-term clients"):
+            assert page.locator(f"section:has-text('{title}')").count() == 1
+        page.wait_for_function("() => document.querySelector('#working').textContent === ''")
+        page.close()
+
+
+# Watch, and count what is drawn and the pauses before something is asked for again.
+WATCH = """async (fails) => {
+    const { Source } = await import("/page/source.js"), later = window.setTimeout;
+    window.pauses = 0;
+    window.setTimeout = (work, ms) => {
+        if (new Error().stack.includes("/source.js")) window.pauses += 1;
+        return later(work, ms);
+    };
+    window.drawn = 0;
+    window.addEventListener("unhandledrejection", (event) => {
+        event.preventDefault();
+        window.failure = event.reason.message;
+    });
+    const source = await new Source("federation", "a").load();
+    const changed = () => { window.drawn += 1; if (fails) throw new Error("cannot be drawn"); };
+    source.watch(changed, () => {}, new AbortController().signal);
+}"""
+
+
+def test_an_error_in_drawing_is_one_and_the_next_event_is_drawn(tmp_path, page):
+    """It is no service that is away, to be asked again and again."""
+    first, second = small_rounds(small_scenario(), 2)
+    with serving(str(tmp_path / "a.db")) as client:
+        create(client, small_scenario(), policy="fedcs")
+        page.goto(client.address)
+        page.evaluate(WATCH, True)
+        ask(client, first)
+        page.wait_for_function("() => window.failure === 'cannot be drawn'")
+        drawn = page.evaluate("window.drawn")
+        ask(client, second)
+        page.wait_for_function("before => window.drawn > before", arg=drawn)
+        assert page.evaluate("window.pauses") == 0
+        page.close()
+
+
+def test_a_federation_that_was_removed_is_not_asked_for_again(tmp_path, browser):
+    asked = []
+
+    def gone(route):
+        asked.append(route)
+        route.fulfill(status=404, json={"error": "federation 'a': is not there"})
+
+    [first] = small_rounds(small_scenario(), 1)
+    page = browser.new_page()  # a browser tells of every 404 in its console
+    with serving(str(tmp_path / "a.db")) as client:
+        create(client, small_scenario(), policy="fedcs")
+        page.goto(client.address)
+        page.evaluate(WATCH, False)
+        page.route("**/v1/federations/a", gone)
+        with page.expect_response(lambda answer: answer.status == 404):
+            ask(client, first)
+        page.evaluate("() => new Promise((resolve) => setTimeout(resolve, 100))")
+        assert page.evaluate("[window.pauses, window.drawn]") == [0, 0]
+        assert len(asked) == 1
         page.close()
 
 

@@ -161,22 +161,40 @@ def test_small_answers_are_sent_at_once():
 
 def test_a_request_has_its_place_before_its_body_is_read(tmp_path, monkeypatch):
     """Whoever sends slowly is among the eight, and is sent away after a while."""
-    monkeypatch.setattr(requests, "_BODY_S", 3.0)
-    head = b"POST /v1/federations/a/decisions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\n"
-    with serving(str(tmp_path / "a.db")) as client, ExitStack() as stack:
+    decisions, body = "/v1/federations/a/decisions", {"round": 0, "online": ["c0"]}
+    head = f"POST {decisions} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\n".encode()
+    with serving(str(tmp_path / "a.db")) as client:
         create(client, small_scenario(), policy="fedcs")
         address = ("127.0.0.1", client.port)
-        asked = [stack.enter_context(socket.create_connection(address, 30)) for _ in range(9)]
-        for connection in asked:
-            connection.sendall(head)
-        readable, _, _ = select.select(asked, [], [], 30)
-        assert [connection.recv(12) for connection in readable] == [b"HTTP/1.1 429"]
-        [refused] = readable
-        for connection in asked:
-            if connection is not refused:
-                assert connection.recv(12) == b"HTTP/1.1 408"
-        body = {"round": 0, "online": ["c0"]}
-        assert client.post("/v1/federations/a/decisions", json=body).status_code == 200
+        with ExitStack() as stack:
+            asked = [stack.enter_context(socket.create_connection(address, 30)) for _ in range(9)]
+            for connection in asked:
+                connection.sendall(head)
+            readable, _, _ = select.select(asked, [], [], 30)
+            assert [connection.recv(12) for connection in readable] == [b"HTTP/1.1 429"]
+        # Those who went away gave their places back.
+        wait_until(lambda: client.post(decisions, json=body).status_code == 200)
+        monkeypatch.setattr(requests, "_BODY_S", 0.01)
+        with socket.create_connection(address, 30) as slow:
+            slow.sendall(head)
+            assert slow.recv(12) == b"HTTP/1.1 408"
+
+
+def test_a_body_that_keeps_nobody_waiting_may_take_its_time(tmp_path, monkeypatch):
+    """A large scenario over a slow line."""
+    content = scenario_file(small_scenario())
+    head = (
+        f"POST /v1/scenarios HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    monkeypatch.setattr(requests, "_BODY_S", 0.01)
+    with (
+        serving(str(tmp_path / "a.db")) as client,
+        socket.create_connection(("127.0.0.1", client.port), 30) as slow,
+    ):
+        slow.sendall(head.encode() + content[:100])
+        assert select.select([slow], [], [], 0.2)[0] == []
+        slow.sendall(content[100:])
+        assert slow.recv(12) == b"HTTP/1.1 201"
 
 
 def test_federations_that_are_slow_stop_no_other_route(tmp_path, monkeypatch):

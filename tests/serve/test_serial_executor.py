@@ -1,6 +1,7 @@
-"""Who works at once: one call of a key, one quick call of all, and slow ones in nobody's way."""
+"""Who works at once: one call of a key, one quick call of all, and slow ones in threads of their own."""
 
 import asyncio
+from functools import partial
 from threading import Event
 
 import pytest
@@ -9,12 +10,14 @@ from stagewise.serve import serial_executor
 from stagewise.serve.refusals import TooMany
 from stagewise.serve.serial_executor import AT_ONCE, SerialExecutor
 
+THREADS = 4
+
 
 def carried_out(at_once):
     """What `at_once(executor)` gives on an executor of its own."""
 
     async def carry_out():
-        executor = SerialExecutor("test", 4)
+        executor = SerialExecutor("test", THREADS)
         try:
             return await asyncio.wait_for(at_once(executor), 60)
         finally:
@@ -46,23 +49,74 @@ def test_quick_calls_follow_one_another(monkeypatch):
     assert most == 1
 
 
-def test_a_slow_call_keeps_nobody_but_its_own_key_waiting():
-    go_on, order = Event(), []
+def slow_calls(count):
+    """Keys with work that takes until it is told to go on, what tells it, and which began and ended."""
+    go_on, began, ended = Event(), [], []
 
-    def slow():
+    def work(number):
+        began.append(number)
         assert go_on.wait(60)
-        order.append("slow")
+        ended.append(number)
+
+    return [(str(number), partial(work, number)) for number in range(count)], go_on, began, ended
+
+
+def test_slow_calls_hold_up_the_start_of_a_quick_one_by_as_long_as_each_may_be_quick(monkeypatch):
+    """Three of four threads are slow: the quick one waits for three starts, then for nobody."""
+    waited, wait = [], asyncio.wait
+    slow, go_on, began, ended = slow_calls(3)
+
+    async def counted(doing, timeout):
+        waited.append(timeout)
+        return await wait(doing, timeout=timeout)
+
+    monkeypatch.setattr(serial_executor.asyncio, "wait", counted)
 
     async def at_once(executor):
-        first = asyncio.create_task(run(executor, "a", slow))
+        under_way = [asyncio.create_task(run(executor, *call)) for call in slow]
         await asyncio.sleep(0)
-        second = asyncio.create_task(run(executor, "a", lambda: order.append("after it")))
-        await run(executor, "b", lambda: order.append("quick"))
+        second = asyncio.create_task(run(executor, "0", lambda: list(ended)))
+        found = await run(executor, "quick", lambda: (list(began), list(ended)))
+        before = len(waited)
+        again = await run(executor, "quick", lambda: list(ended))
         go_on.set()
-        await asyncio.gather(first, second)
+        await asyncio.gather(*under_way)
+        return found, before, again, await second
 
-    carried_out(at_once)
-    assert order == ["quick", "slow", "after it"]
+    found, before, again, after_its_key = carried_out(at_once)
+    assert found == ([0, 1, 2], [])
+    assert waited[:before] == [serial_executor._QUICK_S] * 4  # of three slow ones, and its own
+    assert again == []  # nothing but slow calls is under way, and the next starts at once
+    assert 0 in after_its_key
+
+
+def test_with_a_slow_call_in_every_thread_others_wait_until_one_is_done():
+    slow, go_on, began, ended = slow_calls(THREADS)
+
+    async def at_once(executor):
+        under_way = [asyncio.create_task(run(executor, *call)) for call in slow]
+        await asyncio.sleep(0)
+        quick = asyncio.create_task(run(executor, "quick", lambda: list(ended)))
+        while len(began) < THREADS:
+            await asyncio.sleep(0.001)
+        go_on.set()
+        await asyncio.gather(*under_way)
+        return await quick
+
+    assert carried_out(at_once)
+
+
+def test_a_place_is_no_position():
+    """Of two requests with a place, whichever has its body first is carried out first."""
+
+    async def at_once(executor):
+        order = []
+        with executor.place("a") as first, executor.place("a") as second:
+            await second.run(lambda: order.append("second"))
+            await first.run(lambda: order.append("first"))
+        return order
+
+    assert carried_out(at_once) == ["second", "first"]
 
 
 def test_an_error_goes_to_its_caller_and_the_next_one_is_carried_out():

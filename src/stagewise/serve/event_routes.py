@@ -36,7 +36,7 @@ async def federation_events(
 ) -> StreamingResponse:
     """Every entry of a federation: decisions, outcomes, plans that are followed; by its number.
 
-    Also how far its jobs are, as `job`, without a number.
+    Also how far its jobs are, as `job`, without a number: at first those not over, and the newest.
     """
     allowed(request, "read", name)
     store = service_of(request).store
@@ -61,7 +61,10 @@ async def run_events(request: Request, run: RunName, after: After = None) -> Str
 
 
 def jobs_of(queue: JobQueue, federation: str) -> Callable[[], list[tuple[None, str, bytes]]]:
-    """What is new of the jobs of a federation since it was last asked; of old ones, nothing."""
+    """What is new of the jobs of a federation since it was last asked.
+
+    At first those that are not over, and the newest: it may have ended between two streams.
+    """
     told: dict[int, tuple[str, float]] | None = None
 
     def newer() -> list[tuple[None, str, bytes]]:
@@ -69,15 +72,11 @@ def jobs_of(queue: JobQueue, federation: str) -> Callable[[], list[tuple[None, s
         rows = queue.of_federation(federation)
         before = told
         told = {row.number: (row.state, row.progress) for row in rows}
-        return [
-            (None, "job", msgspec.json.encode(job_fields(row)))
-            for row in rows
-            if (
-                row.state in ACTIVE
-                if before is None
-                else before.get(row.number) != told[row.number]
-            )
-        ]
+        if before is None:
+            new = [row for row in rows if row.state in ACTIVE or row is rows[-1]]
+        else:
+            new = [row for row in rows if before.get(row.number) != told[row.number]]
+        return [(None, "job", msgspec.json.encode(job_fields(row))) for row in new]
 
     return newer
 

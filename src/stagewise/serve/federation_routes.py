@@ -19,7 +19,7 @@ from stagewise.serve.requests import (
     First,
     Number,
     allowed,
-    body_of,
+    body_in_time,
     body_schema,
     decoded,
     found_or,
@@ -155,9 +155,9 @@ async def decide(request: Request, name: FederationName) -> Response:
     allowed(request, "decide", name)
     key = key_of(request)
     with service.decisions.place(_key(name)) as place:
-        body = await body_of(request, "decide")
+        body = await body_in_time(request, "decide")
         decided = await place.run(
-            lambda: service.federations.at_hand(name).decide(_round_request(body), key)
+            lambda: service.federations.cached(name).decide(_round_request(body), key)
         )
     headers = {}
     if decided.new is not None:
@@ -176,12 +176,12 @@ async def probe(request: Request, name: FederationName) -> Response:
     allowed(request, "decide", name)
 
     def probed(body: bytes) -> list[str] | None:
-        live = service.federations.at_hand(name)
+        live = service.federations.cached(name)
         found, ids = live.probe(_round_request(body)), live.scenario.clients.ids
         return None if found is None else [ids[number] for number in found.tolist()]
 
     with service.decisions.place(_key(name)) as place:
-        body = await body_of(request, "decide")
+        body = await body_in_time(request, "decide")
         return json_answer(await place.run(lambda: probed(body)))
 
 
@@ -233,10 +233,10 @@ async def observe(request: Request, name: FederationName, number: Number) -> Res
     allowed(request, "decide", name)
 
     def observed(body: bytes) -> bool:
-        return service.federations.at_hand(name).observe(number, decoded(body, OutcomeReport))
+        return service.federations.cached(name).observe(number, decoded(body, OutcomeReport))
 
     with service.decisions.place(_key(name)) as place:
-        body = await body_of(request, "decide")
+        body = await body_in_time(request, "decide")
         new = await place.run(lambda: observed(body))
     return json_answer({"round": number, "new": new})
 
@@ -332,7 +332,7 @@ async def what_if(request: Request, name: FederationName) -> Response:
     allowed(request, "read", name)
     source = FederationSource(service.federations, name)
     with service.tries.place(_key(name)) as place:
-        body = await body_of(request, "read")
+        body = await body_in_time(request, "read")
         return json_answer(await place.run(lambda: tried(source, decoded(body, TryRequest))))
 
 

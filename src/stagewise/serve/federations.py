@@ -81,7 +81,7 @@ class Federations:
         self.create(DEMO, made.sha256, FederationSettings())
         return DEMO
 
-    def at_hand(self, name: str) -> LiveFederation:
+    def cached(self, name: str) -> LiveFederation:
         """The federation in this process, for what compares it with the store by itself."""
         with self._lock:
             found = self._ready.get(name)

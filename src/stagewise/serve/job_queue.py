@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from threading import Event
 from typing import Any
 
-from sqlalchemy import and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from stagewise.serve.database import Database
@@ -111,19 +111,21 @@ class JobQueue:
             raise Unknown(f"job {job.number}: was removed")
 
     def tell(self, job: Entry, progress: float) -> None:
-        """Say how far it is, and that whoever is at it is alive."""
+        """Say how far it is, and that whoever is at it is alive; of one that is over, nothing."""
         with self._database.writing() as connection:
-            self._set(connection, job, progress=progress)
+            self._set(connection, job, JOBS.c.state == "running", progress=progress)
 
     def end(self, job: Entry, result: str | None = None, error: str | None = None) -> None:
         state = "done" if error is None else "failed"
         with self._database.writing() as connection:
             self._set(connection, job, state=state, progress=1.0, result=result, error=error)
 
-    def _set(self, connection: Any, job: Entry, **values: Any) -> None:
+    def _set(
+        self, connection: Any, job: Entry, *conditions: ColumnElement[bool], **values: Any
+    ) -> None:
         values |= {"beat": time.time(), "owner": self._owner}
         # SQLite gives the number of a removed job to the next one.
-        same = and_(JOBS.c.number == job.number, JOBS.c.created == job.created)
+        same = and_(JOBS.c.number == job.number, JOBS.c.created == job.created, *conditions)
         connection.execute(update(JOBS).where(same).values(values))
 
 

@@ -84,7 +84,7 @@ class Workers:
                     ordered.wait(_IDLE_S)
                     continue
                 span = self._traces.span(job.kind, job=job.number, federation=job.federation or "")
-                with span, self._in_sight(job) as progress:
+                with span, self._reporting(job) as progress:
                     self._ended(job, carry_out[job.kind], progress)
             except Exception as error:  # the database is away: it may come back
                 _LOG.error("jobs: %s", one_line(str(error)))
@@ -105,7 +105,7 @@ class Workers:
         self._queue.end(job, result, error)
 
     @contextmanager
-    def _in_sight(self, job: Entry) -> Iterator[ShareDone]:
+    def _reporting(self, job: Entry) -> Iterator[ShareDone]:
         """Say every now and then that somebody is at it, and how far; the work never waits for that."""
         over, share = Event(), 0.0
 

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import Any
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stagewise.serve.access import EVERYBODY, Access
@@ -79,11 +80,17 @@ class RequestMiddleware:
 
         with self._traces.request(scope) as span:
             try:
-                self._check(scope)
-            except Refusal as refusal:
-                await answer_refusal(refusal, sent)
-            else:
-                await self._app(scope, receive, sent)
+                try:
+                    self._check(scope)
+                except Refusal as refusal:
+                    await answer_refusal(refusal, sent)
+                else:
+                    await self._app(scope, receive, sent)
+            except ClientDisconnect:
+                raise
+            except Exception:
+                status = status or 500  # as it is answered outside of here
+                raise
             finally:
                 self._tell(scope, status, time.perf_counter() - began, span)
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 LARGEST_BODY: dict[Scope, int] = {"read": 4 * 2**20, "decide": 64 * 2**20, "admin": 64 * 2**20}
 """Bytes that are read of a request that needs a scope."""
 _BODY_S = 60.0
-"""How long a body may take: requests hold their places in a queue meanwhile."""
+"""How long a body may take while its request holds one of the few places of a federation or run."""
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 
 Number = Annotated[int, Path(ge=0, le=LARGEST_COUNT)]
@@ -42,29 +42,34 @@ def allowed(request: Request, scope: Scope, federation: str | None = None) -> To
     return caller
 
 
-async def body_of(request: Request, scope: Scope) -> bytes:
-    """The body, up to the largest that is taken of callers with this scope, if it comes in time."""
+async def _body_of(request: Request, scope: Scope) -> bytes:
+    """The body, up to the largest that is taken of callers with this scope."""
     largest = LARGEST_BODY[scope]
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > largest:
         raise TooLarge(f"body: is of {announced} bytes: must be of at most {largest}")
     parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > largest:
+            raise TooLarge(f"body: is larger than {largest} bytes: must be smaller")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def body_in_time(request: Request, scope: Scope) -> bytes:
+    """The body, where others may have to wait until it is there."""
     try:
         async with asyncio.timeout(_BODY_S):
-            async for part in request.stream():
-                size += len(part)
-                if size > largest:
-                    raise TooLarge(f"body: is larger than {largest} bytes: must be smaller")
-                parts.append(part)
+            return await _body_of(request, scope)
     except TimeoutError:
         raise TooSlow(f"body: must be sent within {_BODY_S:g} seconds") from None
-    return b"".join(parts)
 
 
 async def _admin_body(request: Request) -> bytes:
     """The body of an administrator's request; of another caller nothing is read."""
     allowed(request, "admin", request.path_params.get("name"))
-    return await body_of(request, "admin")
+    return await _body_of(request, "admin")
 
 
 AdminBody = Annotated[bytes, Depends(_admin_body)]

@@ -11,7 +11,7 @@ from stagewise.serve.requests import (
     First,
     RunName,
     allowed,
-    body_of,
+    body_in_time,
     body_schema,
     decoded,
     job_answer,
@@ -92,5 +92,5 @@ async def what_if(request: Request, run: RunName) -> Response:
         return tried(RunSource(service.runs, run), decoded(body, TryRequest))
 
     with service.tries.place(f"run {run!r}") as place:
-        body = await body_of(request, "read")
+        body = await body_in_time(request, "read")
         return json_answer(await place.run(lambda: answered(body)))

@@ -18,10 +18,11 @@ _QUICK_S = 0.01
 
 
 class SerialExecutor:
-    """Threads that calls for different keys share; calls for the same key follow one another in order.
+    """Threads that calls for different keys share; calls for the same key follow one another.
 
     Quick calls follow one another, too, whatever their keys: together they would only hand Python's
-    lock to and fro, and the last of them would be done no sooner. A slow one keeps nobody waiting.
+    lock to and fro, and the last of them would be done no sooner. A slow one holds up the start of
+    the next by `_QUICK_S`, and has a thread to itself: with a slow call in each of them, others wait.
 
     All of it is used from one event loop.
     """
@@ -60,13 +61,13 @@ class SerialExecutor:
 
 
 class Place:
-    """One of the places for a key, held from before a request's body is read."""
+    """One of the places for a key, which may be held long before there is work: it is no position."""
 
     def __init__(self, executor: SerialExecutor, turn: asyncio.Lock) -> None:
         self._executor, self._turn = executor, turn
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives, once those before it with this key are done."""
+        """What `work` gives, once what was to be run before it with this key is done."""
         async with self._turn:
             return await self._executor.in_thread(work)
 

@@ -1,14 +1,19 @@
 """What requests and jobs spend their time on, as OpenTelemetry's spans, where it is asked for."""
 
+import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stagewise.errors import StagewiseError, shown
+from stagewise.errors import StagewiseError, one_line, shown
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
+
+_LOG = logging.getLogger("stagewise.serve")
+_CLOSE_S = 2.0
+"""How long the last spans may keep the service from its end."""
 
 
 class Traces(Protocol):
@@ -42,16 +47,18 @@ class NoTraces:
     def span(self, name: str, **attributes: str | int) -> AbstractContextManager[Any]:
         return _NOTHING
 
-    def answered(self, route: str, status: int) -> None:
+    def close(self) -> None:
         pass
 
-    def close(self) -> None:
+
+class _NoRequestSpan:
+    def answered(self, route: str, status: int) -> None:
         pass
 
 
 NO_TRACES = NoTraces()
 _NOTHING = nullcontext()
-_NO_REQUEST = nullcontext(NO_TRACES)
+_NO_REQUEST = nullcontext(_NoRequestSpan())
 
 
 class OpenTelemetryTraces:
@@ -69,14 +76,19 @@ class OpenTelemetryTraces:
                 f"traces = {shown(address)}: must be a collector's address, such as "
                 f"http://127.0.0.1:4318/v1/traces"
             )
-        if find_spec("opentelemetry") is None:
-            raise StagewiseError("traces: needs OpenTelemetry: pip install 'stagewise-hfl[traces]'")
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-        provider = TracerProvider(resource=Resource.create({SERVICE_NAME: "stagewise"}))
+        try:  # others bring OpenTelemetry without its exporter
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        except ImportError as error:
+            raise StagewiseError(
+                f"traces: needs OpenTelemetry with its exporter ({one_line(str(error))}): "
+                f"pip install 'stagewise-hfl[traces]'"
+            ) from None
+        named = Resource.create({SERVICE_NAME: "stagewise"})
+        # `close` ends it, and for no longer than it says.
+        provider = TracerProvider(resource=named, shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=address)))
         return cls(provider)
 
@@ -88,7 +100,13 @@ class OpenTelemetryTraces:
         return self._tracer.start_as_current_span(name, attributes=named)
 
     def close(self) -> None:
-        self._provider.shutdown()
+        """Send what is left, unless the collector takes too long: it may be away."""
+        # Neither `shutdown` nor `force_flush` of the provider ends in a given time.
+        sending = Thread(target=self._provider.shutdown, name="traces-end", daemon=True)
+        sending.start()
+        sending.join(_CLOSE_S)
+        if sending.is_alive():
+            _LOG.error("traces: the collector did not take the last spans in %g s", _CLOSE_S)
 
 
 class _RequestSpan:
@@ -96,8 +114,9 @@ class _RequestSpan:
 
     def __init__(self, tracer: Any, scope: Mapping[str, Any]) -> None:
         from opentelemetry.propagate import extract
-        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace import SpanKind, StatusCode
 
+        self._error = StatusCode.ERROR
         self._method = scope["method"]
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
@@ -119,3 +138,5 @@ class _RequestSpan:
     def answered(self, route: str, status: int) -> None:
         self._span.update_name(f"{self._method} {route}")
         self._span.set_attributes({"http.route": route, "http.response.status_code": status})
+        if status >= 500:  # what callers did wrong is no error of a server
+            self._span.set_status(self._error)

@@ -66,7 +66,8 @@ export async function events(path, after, told, signal) {
           buffer = buffer.slice(end + 2);
           if (fields.event === undefined) continue;
           if (fields.id !== undefined) last = Number(fields.id);
-          told(fields.event, JSON.parse(fields.data));
+          const data = JSON.parse(fields.data);
+          queueMicrotask(() => told(fields.event, data));  // its errors are not those of the stream
         }
       }
     } catch (error) {

@@ -1,6 +1,6 @@
 // What there is to look at: a federation or a run, from the same files.
 
-import { ask, events, json, lines } from "/page/api.js";
+import { ask, events, json, lines, Refused } from "/page/api.js";
 
 const PART = 1000;
 // What is new is fetched at once, but at most this often: watching must not cost a run its processor.
@@ -109,28 +109,41 @@ export class Source {
     for (const bound of await json("GET", this.path("/bounds"))) this.bounds.set(bound.round, bound);
   }
 
+  // Calls `changed` when something new was fetched, and `jobTold` with what is told of jobs.
   watch(changed, jobTold, signal) {
     const newest = this.decisions.length ? this.decisions.at(-1).round : -1;
     const after = this.kind === "run" ? newest : this.summary.last;
     let wanted = false, planned = false, going = false;
+    const fetchNew = async (withPlan) => {
+      try {
+        if (withPlan) await this.loadPlan();
+        await this.update();
+        return true;
+      } catch (error) {
+        // One that was removed is not asked for again; a service that is away may come back.
+        wanted = !(error instanceof Refused && [403, 404].includes(error.status));
+        planned ||= withPlan;
+        return false;
+      }
+    };
     const follow = async () => {
       going = true;
-      while (wanted && !signal.aborted) {
-        const fetchPlan = planned;
-        wanted = planned = false;
-        try {
-          if (fetchPlan) await this.loadPlan();
-          await this.update();
-          if (!signal.aborted) changed();
-        } catch { wanted = true; planned ||= fetchPlan; }  // the service is away: it may come back
-        await new Promise((resolve) => setTimeout(resolve, UPDATE_MS));
-      }
-      going = false;
+      try {
+        while (wanted && !signal.aborted) {
+          const withPlan = planned;
+          wanted = planned = false;
+          const fetched = await fetchNew(withPlan);
+          if (fetched && !signal.aborted) changed();
+          if (fetched || wanted) await new Promise((resolve) => setTimeout(resolve, UPDATE_MS));
+        }
+      } finally { going = false; }
     };
     events(this.path("/events"), after, (kind, data) => {
-      if (kind === "job") { jobTold(data); return; }
+      const prepared = kind === "job" && data.kind === "prepare" && data.state === "done" && this.summary.state === "preparing";
+      if (kind === "job") jobTold(data);
+      if (kind === "job" && !prepared) return;
       wanted = true;
-      planned ||= kind === "plan";
+      planned ||= kind === "plan" || prepared;
       if (!going) follow();
     }, signal);
   }

@@ -101,7 +101,7 @@ export async function oneSource(main, kind, name, play, signal) {
   const more = kind === "federation"
     ? el("button", { type: "button", id: "more", onclick: async () => { more.disabled = true; try { await drawRounds(source, 10); } finally { more.disabled = false; } } }, "Draw and decide 10 rounds")
     : null;
-  const replan = source.plan && kind === "federation" && !REPLANS.some((name2) => source.summary.settings[name2] !== null)
+  const replan = kind === "federation"
     ? el("button", { type: "button", id: "replan", onclick: () => json("POST", source.path("/plans"), {}).catch((error) => { verdict.textContent = error.message; }) }, "Plan again")
     : null;
   const prove = el("button", { type: "button", id: "prove", onclick: findOptima }, "Find certified optima");
@@ -111,8 +111,8 @@ export async function oneSource(main, kind, name, play, signal) {
   const byRound = (field) => source.decisions.map((d) => d[field]);
   const rounds = () => source.decisions.map((d) => d.round);
   const colour = () => colourOf(source.decisions.at(-1)?.method ?? "");
-  const line = (label, y, more2 = {}) => ({ name: label, x: rounds(), y, mode: "lines+markers",
-    marker: { size: source.decisions.length > 60 ? 3 : 6 }, line: { color: colour() }, ...more2 });
+  const line = (label, y, options = {}) => ({ name: label, x: rounds(), y, mode: "lines+markers",
+    marker: { size: source.decisions.length > 60 ? 3 : 6 }, line: { color: colour() }, ...options });
 
   const charts = [
     chartSection("Accuracy by round", { x: "round", y: "test accuracy", draw(chart) {
@@ -148,7 +148,7 @@ export async function oneSource(main, kind, name, play, signal) {
       const value = limit();
       return value === null || value === undefined ? [] : [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { dash: "dash", color: css("--bad"), width: 2 } }];
     } });
-  const limitNow = (name2) => trying.fields.get(name2).field.valueAsNumber;
+  const limitNow = (limit) => trying.fields.get(limit).field.valueAsNumber;
   const data = edgeChart("Data of every edge, and the least", "samples", "data", () => limitNow("data_min"));
   const kld = edgeChart("Divergence of every edge, and the largest", "KLD", "kld", () => (Number.isNaN(limitNow("kld_max")) ? null : limitNow("kld_max")));
   const key = (...texts) => el("div", { class: "legend" }, ...texts.map((text) => el("span", {}, text)));
@@ -157,8 +157,7 @@ export async function oneSource(main, kind, name, play, signal) {
   const matrixBox = section("Who was online, who trained", [["PNG", saveCanvas(matrix.canvas, "clients-by-rounds.png")], ["CSV", () => keep("clients-by-rounds.csv", matrixRows(), "text/csv")]],
     matrix.canvas, key("rows: clients, columns: rounds", "colour: trains, by edge", "grey: online, idle", "empty: offline"));
   matrixBox.classList.add("full");
-  const planBox = planSection(source);
-  let planShown = source.plan;
+  let planBox = [], planShown = null;
   const decisionBox = el("div", { class: "scroll" });
   const who = el("div", {});
   const tableBox = section("Rounds", [["CSV", () => keep("rounds.csv", csv(...roundRows()), "text/csv")]], decisionBox);
@@ -168,15 +167,16 @@ export async function oneSource(main, kind, name, play, signal) {
     el("h1", {}, title), cards,
     el("p", { class: "actions" }, more, replan, prove, checked, verdict, working),
     el("div", { class: "player" }, playing, slider, shown),
-    el("div", { class: "grid" }, mapBox, trying.element, data, kld, ...charts.slice(0, 5), charts[5], who, matrixBox, ...planBox, tableBox));
+    el("div", { class: "grid" }, mapBox, trying.element, data, kld, ...charts.slice(0, 5), charts[5], who, matrixBox, tableBox));
 
-  // Sections of a plan that is followed now in place of those of the one before.
+  // Sections of the plan that is followed now, and a button for another one unless the policy plans again by itself.
   function showPlan() {
+    if (replan) replan.hidden = !source.plan || REPLANS.some((trigger) => source.summary.settings[trigger] !== null);
     if (source.plan === planShown) return;
     planShown = source.plan;
-    const made = planSection(source);
-    planBox.splice(0).forEach((old, number) => old.replaceWith(made[number] ?? ""));
-    planBox.push(...made);
+    planBox.forEach((old) => old.remove());
+    planBox = planSection(source);
+    tableBox.before(...planBox);
   }
 
   function summary() {
@@ -320,6 +320,7 @@ export async function oneSource(main, kind, name, play, signal) {
     drawAll();
   };
   main.redraw = drawAll;
+  showPlan();
   drawAll();
   source.watch(changed, ({ kind: what, state, progress, error }) => {
     working.textContent = error ?? (state === "done" ? "" : `${JOBS[what]}: ${state === "queued" ? "waits" : percent(progress)}`);
