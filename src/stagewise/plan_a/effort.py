@@ -3,7 +3,7 @@
 from concurrent.futures import Executor
 from dataclasses import replace
 
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.search.decomposed import LARGEST_WHOLE, search_by_neighbourhoods
 from stagewise.search.instance import Instance
 from stagewise.search.local_search import Effort, Found, local_search
@@ -45,7 +45,7 @@ def search_plan(
     runs: int,
     seconds: float | None = None,
     executor: Executor | None = None,
-    progress: ShareDone = nobody_waits,
+    progress: ProgressCallback = ignore_progress,
 ) -> Found:
     """The best solution found of P1: searched as a whole, a large system by neighbourhoods."""
     edges = len(instance.capacity)

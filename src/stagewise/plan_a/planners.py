@@ -17,7 +17,7 @@ from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
 from stagewise.problem.risk import RiskName, risk_measure
 from stagewise.problem.statement import Problem, p1
-from stagewise.progress import ShareDone, nobody_waits, part_of
+from stagewise.progress import ProgressCallback, ignore_progress, part_of
 from stagewise.randomness import generator
 from stagewise.search.association import Reading, reading_of
 from stagewise.search.client_set import best_client_set
@@ -34,7 +34,7 @@ class Planned(NamedTuple):
     library: Library | None = None
 
 
-Planner = Callable[[Problem, int, float | None, Executor | None, ShareDone], Planned]
+Planner = Callable[[Problem, int, float | None, Executor | None, ProgressCallback], Planned]
 
 # The random sets that Alg. 3 starts from hold this many times the data that all edges need.
 _START_COVERAGE = 4.0
@@ -52,7 +52,7 @@ def plan(
     seed: int = 0,
     seconds: float | None = None,
     executor: Executor | None = None,
-    progress: ShareDone = nobody_waits,
+    progress: ProgressCallback = ignore_progress,
 ) -> Plan:
     """Plan A: choose the long-term clients of every edge by solving P1.
 
@@ -113,7 +113,7 @@ def _plan_by_paper(
     seed: int,
     seconds: float | None,
     executor: Executor | None,
-    progress: ShareDone,
+    progress: ProgressCallback,
     reading: Reading = _READING,
 ) -> Planned:
     """GoCMinC2EA inside LILongClientD, from random sets of clients; one step at a time."""
@@ -131,7 +131,7 @@ def _plan_by_local_search(
     seed: int,
     seconds: float | None,
     executor: Executor | None,
-    progress: ShareDone,
+    progress: ProgressCallback,
 ) -> Planned:
     """Annealing on the incremental kernel."""
     instance = build_instance(problem)
@@ -146,7 +146,7 @@ def _plan_by_pool(
     seed: int,
     seconds: float | None,
     executor: Executor | None,
-    progress: ShareDone,
+    progress: ProgressCallback,
 ) -> Planned:
     """A library of clusters, and an assignment chosen by what its rounds cost after repair."""
     library = build_library(

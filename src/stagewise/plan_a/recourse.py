@@ -12,7 +12,7 @@ from stagewise.pool.learning import sampled_rounds
 from stagewise.pool.library import Library
 from stagewise.problem.evaluation import evaluate
 from stagewise.problem.statement import Problem
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
 from stagewise.search.instance import build_instance
@@ -36,7 +36,7 @@ def plan_by_recourse(
     seed: int,
     seconds: float | None,
     executor: Executor | None,
-    progress: ShareDone = nobody_waits,
+    progress: ProgressCallback = ignore_progress,
 ) -> IntArray:
     """Of several solutions of P1 the one whose rounds cost least once Plan B has repaired them.
 

@@ -8,7 +8,7 @@ from stagewise.outcomes import Outcome, State
 from stagewise.plans import Plan
 from stagewise.policies.plan_policy import pool_flexible
 from stagewise.policies.policy import Policy, Wrapper
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.world.checks import finite
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
@@ -97,7 +97,7 @@ def pool_balanced(
     seed: int,
     seconds: float | None,
     plan: Plan | None = None,
-    progress: ShareDone = nobody_waits,
+    progress: ProgressCallback = ignore_progress,
 ) -> Policy:
     """The pool, free in every round, with labels in balance over the rounds."""
     pool = pool_flexible(scenario, seed=seed, seconds=seconds, plan=plan, progress=progress)

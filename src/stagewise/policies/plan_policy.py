@@ -13,7 +13,7 @@ from stagewise.plan_b.repair import repair
 from stagewise.plans import Plan
 from stagewise.policies.policy import Policy
 from stagewise.problem.statement import Mode
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.warm_up import load_association, load_search
 from stagewise.world.checks import finite, instance_of, one_of
 from stagewise.world.rounds import Round
@@ -98,7 +98,7 @@ def stagewise_paper(
     seconds: float | None,
     plan: Plan | None = None,
     reading: str = "",
-    progress: ShareDone = nobody_waits,
+    progress: ProgressCallback = ignore_progress,
 ) -> Policy:
     """StagewiseHFL as the paper has it: Algs. 2 and 3, in a reading of theirs, then Alg. 4."""
     method = f"paper:{reading}" if reading else "paper"
@@ -116,7 +116,7 @@ class PlannedFactory(Protocol):
         seed: int,
         seconds: float | None,
         plan: Plan | None = None,
-        progress: ShareDone = nobody_waits,
+        progress: ProgressCallback = ignore_progress,
     ) -> Policy: ...
 
 
@@ -127,7 +127,7 @@ def _planned(planner: str, method: str, mode: Mode) -> PlannedFactory:
         seed: int,
         seconds: float | None,
         plan: Plan | None = None,
-        progress: ShareDone = nobody_waits,
+        progress: ProgressCallback = ignore_progress,
     ) -> Policy:
         plan = plan or make_plan(scenario, method=planner, seed=seed, progress=progress)
         return PlanPolicy(plan, method, mode, seconds)

@@ -13,7 +13,7 @@ from stagewise.plans import Plan
 from stagewise.plug_ins import load_named, names_in
 from stagewise.policies.compose import Compose
 from stagewise.policies.policy import Policy, PolicyFactory
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.selection.catalogue import (
     METHODS_THAT_ASSOCIATE,
     component_factory,
@@ -119,7 +119,7 @@ def _made_by_name(
     seed: int,
     seconds: float | None,
     plan: Plan | None,
-    progress: ShareDone,
+    progress: ProgressCallback,
 ) -> Policy:
     factory: Any = policy_factory(name)
     taken = signature(factory).parameters
@@ -138,7 +138,7 @@ def make_policy(
     seed: int = 0,
     seconds: float | None = None,
     plan: Plan | None = None,
-    progress: ShareDone = nobody_waits,
+    progress: ProgressCallback = ignore_progress,
 ) -> Policy:
     """The policy of that name, or by that factory, or the policy itself; ready to decide.
 

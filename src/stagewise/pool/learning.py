@@ -11,7 +11,7 @@ from stagewise.pool.priced_columns import price
 from stagewise.pool.round_clusters import online_columns
 from stagewise.pool.sizes import FEW_EDGES
 from stagewise.problem.statement import p0
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.randomness import generator
 from stagewise.search.instance import build_instance
 from stagewise.world.rounds import Round
@@ -32,7 +32,7 @@ def build_library(
     *,
     clusters_per_edge: int | None = None,
     executor: Executor | None = None,
-    progress: ShareDone = nobody_waits,
+    progress: ProgressCallback = ignore_progress,
 ) -> Library:
     """The library of `scenario`; but for very large ones, with prices learned on sampled rounds.
 

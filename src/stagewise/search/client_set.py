@@ -9,7 +9,7 @@ import numpy as np
 
 from stagewise.compiled import NONE, compiled, inlined
 from stagewise.problem.risk_kernels import kld_of, label_term
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.search.association import Reading, associate, new_association
 from stagewise.search.instance import FREE, NO_RISK, Instance, unassigned
 from stagewise.search.local_search import Found
@@ -59,7 +59,7 @@ def best_client_set(
     *,
     reading: Reading,
     seconds: float | None = None,
-    progress: ShareDone = nobody_waits,
+    progress: ProgressCallback = ignore_progress,
 ) -> Found:
     """The best result of Alg. 3 from random sets of clients that hold `data` samples each."""
     began = time.perf_counter()

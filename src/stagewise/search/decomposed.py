@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 import numpy as np
 
 from stagewise.cores import available_cores
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.randomness import generator, integer_seed
 from stagewise.search.blocks import Block, cut_into_blocks
 from stagewise.search.instance import Instance, unassigned
@@ -38,7 +38,7 @@ def search_by_neighbourhoods(
     focus: IntArray | None = None,
     executor: Executor | None = None,
     largest_block: int = LARGEST_BLOCK,
-    progress: ShareDone = nobody_waits,
+    progress: ProgressCallback = ignore_progress,
 ) -> Found:
     """The best assignment found from `start` (default: nobody serves) in as many passes as efforts.
 

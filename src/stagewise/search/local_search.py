@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagewise.compiled import writable
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.randomness import integer_seed
 from stagewise.search.annealing import anneal
 from stagewise.search.instance import Instance, unassigned
@@ -55,7 +55,7 @@ def local_search(
     repeat: bool = True,
     focus: IntArray | None = None,
     state: State | None = None,
-    progress: ShareDone = nobody_waits,
+    progress: ProgressCallback = ignore_progress,
 ) -> Found:
     """The best assignment that annealing runs find from `start` (default: nobody serves).
 

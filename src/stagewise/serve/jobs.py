@@ -10,7 +10,7 @@ import msgspec
 
 from stagewise.errors import StagewiseError, one_line
 from stagewise.plan_a.planners import plan as make_plan
-from stagewise.progress import ShareDone
+from stagewise.progress import ProgressCallback
 from stagewise.serve.bounds import keep_bound, known_bounds, optimum
 from stagewise.serve.federations import Federations
 from stagewise.serve.job_queue import BEAT_S, JobQueue
@@ -31,7 +31,7 @@ _KINDS = (("prepare", "plan"), ("bounds",))
 """A thread each: no proof keeps a plan waiting."""
 
 
-CarryOut = Callable[[Entry, ShareDone], str | None]
+CarryOut = Callable[[Entry, ProgressCallback], str | None]
 """Does what a job asks for, and says how far it is."""
 
 
@@ -90,7 +90,7 @@ class Workers:
                 _LOG.error("jobs: %s", one_line(str(error)))
                 self._end.wait(_IDLE_S)
 
-    def _ended(self, job: Entry, carry_out: CarryOut, progress: ShareDone) -> None:
+    def _ended(self, job: Entry, carry_out: CarryOut, progress: ProgressCallback) -> None:
         try:
             result, error = carry_out(job, progress), None
         except StagewiseError as mistake:
@@ -105,7 +105,7 @@ class Workers:
         self._queue.end(job, result, error)
 
     @contextmanager
-    def _reporting(self, job: Entry) -> Iterator[ShareDone]:
+    def _reporting(self, job: Entry) -> Iterator[ProgressCallback]:
         """Say every now and then that somebody is at it, and how far; the work never waits for that."""
         over, share = Event(), 0.0
 
@@ -132,7 +132,7 @@ class Workers:
             over.set()
             thread.join()
 
-    def _prepare(self, job: Entry, progress: ShareDone) -> None:
+    def _prepare(self, job: Entry, progress: ProgressCallback) -> None:
         row = self._federations.store.federation(job.federation)
         settings = msgspec.json.decode(row.settings, type=FederationSettings)
         live = self._federations.get(job.federation)
@@ -141,7 +141,7 @@ class Workers:
         # A federation and the job that prepares it are created at once.
         self._federations.store.set_state(job.federation, job.created, "ready", words)
 
-    def _plan(self, job: Entry, progress: ShareDone) -> str:
+    def _plan(self, job: Entry, progress: ProgressCallback) -> str:
         """A plan as `stagewise plan` makes it, followed from the next decision on."""
         settings = msgspec.json.decode(job.settings, type=PlanSettings)
         live = self._federations.get(job.federation)
@@ -169,7 +169,7 @@ class Workers:
         live.adopt(number)
         return str(number)
 
-    def _bounds(self, job: Entry, progress: ShareDone) -> str:
+    def _bounds(self, job: Entry, progress: ProgressCallback) -> str:
         settings = msgspec.json.decode(job.settings, type=BoundsSettings)
         source: Source
         if settings.federation is not None:

@@ -26,7 +26,7 @@ from stagewise.decisions import Decision, DecisionRecord, make_decision
 from stagewise.loop import announce_round
 from stagewise.outcomes import expected_outcome
 from stagewise.policies.policy import Policy
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.runs.checkpoint import state_from_bytes, state_to_bytes
 from stagewise.serve.refusals import Conflict, NotReady
 from stagewise.serve.settings import FederationSettings, PolicyWords
@@ -68,7 +68,7 @@ class LiveFederation:
         """The newest decision, as long as nobody has said what came of it."""
 
     def prepare(
-        self, settings: FederationSettings, progress: ShareDone = nobody_waits
+        self, settings: FederationSettings, progress: ProgressCallback = ignore_progress
     ) -> PolicyWords:
         """Make the policy, with its plan, and keep both."""
         with self._lock:

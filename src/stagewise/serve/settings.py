@@ -13,7 +13,7 @@ from stagewise.policies.remedied import Remedy
 from stagewise.policies.replanned import PlanStore, Triggers
 from stagewise.problem.risk import RiskName
 from stagewise.problem.statement import Mode
-from stagewise.progress import ShareDone, nobody_waits
+from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.world.checks import finite, seed_number
 from stagewise.world.scenario import Scenario
 
@@ -55,7 +55,7 @@ class FederationSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=Tru
         scenario: Scenario,
         store: PlanStore,
         plan: Plan | None = None,
-        progress: ShareDone = nobody_waits,
+        progress: ProgressCallback = ignore_progress,
     ) -> Policy:
         """The policy, around `plan` where it has been made before."""
         return wrapped(
