@@ -166,6 +166,7 @@ def test_how_many_cores_generate_clusters_makes_no_difference(cores, monkeypatch
     assert all(costs_are_far(round_, scenario.costs) for round_ in rounds)  # so some are generated
     usual = [decision.edge_of for decision in decide(made, rounds)]
     monkeypatch.setattr("stagewise.search.workers.available_cores", lambda: cores)
+    monkeypatch.setattr("stagewise.pool.round_clusters._WORTH_THREADS", 0)
     for before, decision in zip(usual, decide(made, rounds), strict=True):
         np.testing.assert_array_equal(decision.edge_of, before)
 

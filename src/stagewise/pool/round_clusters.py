@@ -21,7 +21,8 @@ from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
 
 _NEW_CLUSTERS, _NEW_CLUSTERS_OF_MANY = 100, 40
-_SHARES = 16  # of the edges of a large system, generated on all cores
+_SHARES = 16  # of the edges, where clusters are generated on all cores
+_WORTH_THREADS = 2_000  # clusters; fewer are there before the threads are
 FAR = 0.3
 """Where a library no longer has the cheapest clusters (docs/pool.md): how far the energies or delays of
 online clients' links are from those it was made for, in parts of these."""
@@ -66,7 +67,7 @@ def new_clusters(
     many = len(instance.capacity) > FEW_EDGES
     usual = _NEW_CLUSTERS_OF_MANY if many else _NEW_CLUSTERS
     most = usual if max_clusters is None else max_clusters
-    if len(edges) <= FEW_EDGES:
+    if len(edges) * most < _WORTH_THREADS:
         work = new_cluster_workspace(instance, most)
         return join([cheap_clusters(instance, edge, prices, work) for edge in edges])
 
