@@ -1,10 +1,16 @@
 """Clusters of one edge at given prices, as columns."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from stagewise.exact.columns import Columns, columns_at
 from stagewise.exact.prices import Prices
-from stagewise.pool.generation import ClusterWorkspace, generate_clusters
+from stagewise.pool.generation import (
+    ClusterWorkspace,
+    generate_clusters,
+    new_cluster_workspace,
+)
 from stagewise.search.instance import Instance
 from stagewise.search.random_bits import bits_from
 from stagewise.world.scenario import IntArray
@@ -24,6 +30,14 @@ def cheap_clusters(
     if found > max_clusters:
         rows = np.argpartition(work.cost[:found], max_clusters)[:max_clusters]
     return columns_at(instance, edge, work.link, work.members[rows], work.size[rows])
+
+
+def clusters_of_edges(
+    instance: Instance, edges: Sequence[int], prices: Prices, max_clusters: int
+) -> list[Columns]:
+    """What is handed to a worker: the cheapest clusters of each of `edges`."""
+    work = new_cluster_workspace(instance, max_clusters)
+    return [cheap_clusters(instance, edge, prices, work) for edge in edges]
 
 
 def cheapest_cluster(

@@ -15,12 +15,11 @@ import numpy.typing as npt
 from stagewise.compiled import NONE
 from stagewise.exact.columns import Columns, join
 from stagewise.exact.prices import Prices
-from stagewise.pool.clusters import cheap_clusters
-from stagewise.pool.generation import new_cluster_workspace
+from stagewise.pool.clusters import clusters_of_edges
 from stagewise.pool.parts import parts
 from stagewise.pool.windows import neighbours
 from stagewise.problem.statement import p0
-from stagewise.search.instance import Instance, build_instance
+from stagewise.search.instance import build_instance
 from stagewise.search.workers import workers
 from stagewise.world.costs import LinkCosts
 from stagewise.world.rounds import everybody_online
@@ -72,18 +71,18 @@ def generate_library(
         tasks = [
             (
                 part,
-                pool.submit(clusters_of_part, part.instance, part.own(priced), clusters_per_edge),
+                pool.submit(
+                    clusters_of_edges,
+                    part.instance,
+                    range(len(part.instance.capacity)),
+                    part.own(priced),
+                    clusters_per_edge,
+                ),
             )
             for part in parts(instance, _EDGES_OF_A_TASK)
         ]
         found = [part.in_whole(columns) for part, task in tasks for columns in task.result()]
     return _library_of(scenario, found, prices)
-
-
-def clusters_of_part(instance: Instance, prices: Prices, max_clusters: int) -> list[Columns]:
-    """What is handed to a worker: the clusters of each edge of a part."""
-    work = new_cluster_workspace(instance, max_clusters)
-    return [cheap_clusters(instance, edge, prices, work) for edge in range(len(instance.capacity))]
 
 
 def _library_of(scenario: Scenario, parts: list[Columns], prices: Prices) -> Library:

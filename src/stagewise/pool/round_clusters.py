@@ -9,7 +9,7 @@ import numpy as np
 from stagewise.compiled import compiled, writable
 from stagewise.exact.columns import Columns, join
 from stagewise.exact.prices import Prices
-from stagewise.pool.clusters import cheap_clusters
+from stagewise.pool.clusters import cheap_clusters, clusters_of_edges
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.library import Library
 from stagewise.pool.priced_columns import in_order, price
@@ -70,14 +70,12 @@ def new_clusters(
     if len(edges) * most < _WORTH_THREADS:
         work = new_cluster_workspace(instance, most)
         return join([cheap_clusters(instance, edge, prices, work) for edge in edges])
-
-    def clusters_of(share: list[int]) -> Columns:
-        own = new_cluster_workspace(instance, most)
-        return join([cheap_clusters(instance, edge, prices, own) for edge in share])
-
     with workers(None) as pool:
-        shares = [edges[first::_SHARES] for first in range(min(_SHARES, len(edges)))]
-        return join(list(pool.map(clusters_of, shares)))
+        tasks = [
+            pool.submit(clusters_of_edges, instance, edges[first::_SHARES], prices, most)
+            for first in range(_SHARES)
+        ]
+        return join([columns for task in tasks for columns in task.result()])
 
 
 def online_columns(
