@@ -1,9 +1,11 @@
 """The outputs of cells, kept under their keys in `<out>/cells`: whole or not at all.
 
-Beside them, `<out>/decisions` is for workers to keep what policies decided: measures/decided.py.
+Cells of the results in `<out>` count, too: these may come from another machine. Beside them,
+`<out>/decisions` is for workers to keep what policies decided: measures/decided.py.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +14,7 @@ import msgspec
 from stagewise.errors import StagewiseError
 from stagewise.files import decode_json, read_bytes, write_bytes
 from stagewise_experiments.machine import Machine
+from stagewise_experiments.results import FILE, UNFINISHED, load_result
 from stagewise_experiments.setting import Setting
 from stagewise_experiments.worker import Report, Request, key_of
 
@@ -41,7 +44,7 @@ class Cache:
     """The cells that are done."""
 
     def __init__(self, out: Path) -> None:
-        self._folder = out / FOLDER
+        self._out, self._folder = out, out / FOLDER
         self.decisions = out.resolve() / DECISIONS
         for folder in (self._folder, self.decisions):
             folder.mkdir(parents=True, exist_ok=True)
@@ -52,9 +55,9 @@ class Cache:
         try:
             cell = decode_json(read_bytes(path), _CachedCell, str(path))
         except StagewiseError:
-            return None
+            return self._in_results.get(key)
         if key_of(cell.request) != key:
-            return None
+            return self._in_results.get(key)
         return {
             "outputs": cell.outputs,
             "error": None,
@@ -77,6 +80,26 @@ class Cache:
             except (OSError, msgspec.DecodeError):
                 continue
             yield timing.order.setting, timing.seconds
+
+    @cached_property
+    def _in_results(self) -> dict[str, Report]:
+        """Reports on the cells of all results, by key; a file that is damaged is as good as none."""
+        reports: dict[str, Report] = {}
+        for path in (path for name in (FILE, UNFINISHED) for path in self._out.glob(f"*/{name}")):
+            try:
+                result = load_result(path)
+            except StagewiseError:
+                continue
+            machines = msgspec.to_builtins(result.machines)
+            for cell in result.cells:
+                if cell.outputs is not None and cell.machine < len(machines):
+                    reports[cell.key] = {
+                        "outputs": cell.outputs,
+                        "error": None,
+                        "seconds": cell.seconds,
+                        "machine": machines[cell.machine],
+                    }
+        return reports
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"

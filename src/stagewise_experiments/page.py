@@ -24,7 +24,7 @@ from stagewise_experiments.profile_page import (
     picture_path,
     profile_blocks,
 )
-from stagewise_experiments.results import FILE, Result, load_result, save_result
+from stagewise_experiments.results import FILE, UNFINISHED, Result, load_result, save_result
 from stagewise_experiments.table import Judged, judge, markdown_blocks, title
 
 _TITLE = "Stagewise: the paper's figures and tables, and ours"
@@ -62,10 +62,18 @@ def write_report(folders: Sequence[str | Path], page: str | Path) -> Path:
     """Write one page about all results below `folders`, each profile in a part of its own.
 
     HTML has everything in it. Markdown, for `.md`, has pictures, tables and results in folders beside
-    it, `<profile>/<experiment>`.
+    it, `<profile>/<experiment>`, and the cells of experiments that are not finished.
     """
     judged, page = [judge(result) for result in load_results(folders)], Path(page)
-    text = _markdown(judged, page.parent) if page.suffix == ".md" else page_html(judged)
+    if page.suffix == ".md":
+        text = _markdown(judged, page.parent)
+        for path in (path for folder in folders for path in Path(folder).glob(f"*/{UNFINISHED}")):
+            begun = load_result(path)
+            place = page.parent / begun.profile / begun.experiment.id
+            place.mkdir(parents=True, exist_ok=True)
+            save_result(begun, place / UNFINISHED)
+    else:
+        text = page_html(judged)
     write_bytes(page, text.encode())
     return page
 

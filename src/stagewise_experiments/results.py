@@ -13,6 +13,8 @@ from stagewise_experiments.setting import Setting, convert
 
 FORMAT: Literal["stagewise-result/2"] = "stagewise-result/2"
 FILE = "result.json"
+UNFINISHED = "unfinished.json"
+"""The same of an experiment whose last cell has not run."""
 
 Outputs = dict[str, Any]
 """What a measure gives for one cell: JSON values."""
@@ -33,6 +35,8 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line; None where there are outputs."""
     seconds: float | None = None
     """How long the cell ran."""
+    machine: int = 0
+    """The place among the result's machines of the one it ran on."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +47,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     profile: ProfileName
     cells: list[CellResult]
     machines: list[Machine]
-    """That the cells ran on, the one that wrote this first."""
+    """That the cells ran on."""
     code_version: str
     datasets: list[str]
     """The data that cells read, by the names of what really ran."""

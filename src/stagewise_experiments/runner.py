@@ -16,7 +16,7 @@ from stagewise_experiments.experiment import Experiment, ProfileName
 from stagewise_experiments.inputs import data_of, missing_data
 from stagewise_experiments.machine import Machine, this_machine
 from stagewise_experiments.progress import Progress, cell_text, show_progress
-from stagewise_experiments.results import FILE, CellResult, Result, save_result
+from stagewise_experiments.results import FILE, UNFINISHED, CellResult, Result, save_result
 from stagewise_experiments.timings import Timings, kinds_of
 from stagewise_experiments.worker import Report, Request, key_of, request_of, work
 
@@ -80,18 +80,22 @@ def run_experiments(
         known = f"{len(requests)} cells, {len(reports)} kept from before"
         progress.print_line(f"{known}; {workers.count} at the same time")
         failures += write_finished()
-        for key, report in run_jobs(queue, workers, work):
-            reports[key] = report
-            del waiting[key]
-            cell = _cell_result(cell_of[key], key, report)
-            if cell.outputs is None:
-                failures += 1
-                progress.print_line(f"failed: {cell_text(cell)}: {cell.error}")
-            else:
-                cache.put(key, requests[key], report)
-                timings.learn(cell.setting, report["seconds"])
-            progress.advance(cell, lambda: timings.left(waiting.values(), workers.count))
-            failures += write_finished()
+        try:
+            for key, report in run_jobs(queue, workers, work):
+                reports[key] = report
+                del waiting[key]
+                cell = _cell_result(cell_of[key], key, report)
+                if cell.outputs is None:
+                    failures += 1
+                    progress.print_line(f"failed: {cell_text(cell)}: {cell.error}")
+                else:
+                    cache.put(key, requests[key], report)
+                    timings.learn(cell.setting, report["seconds"])
+                progress.advance(cell, lambda: timings.left(waiting.values(), workers.count))
+                failures += write_finished()
+        finally:
+            for one in unwritten:
+                _write_unfinished(_result(one, profile, reports, device), out)
     return failures
 
 
@@ -107,6 +111,7 @@ def _write(result: Result, out: Path, present: Present, progress: Progress) -> b
     folder = out / name
     folder.mkdir(exist_ok=True)
     save_result(result, folder / FILE)
+    (folder / UNFINISHED).unlink(missing_ok=True)
     try:
         present(result, folder)
     except Exception as error:  # the cells are safe, and the other experiments go on
@@ -118,32 +123,45 @@ def _write(result: Result, out: Path, present: Present, progress: Progress) -> b
     return True
 
 
+def _write_unfinished(result: Result, out: Path) -> None:
+    """Write the cells that are done, to go on from here or on another machine."""
+    if result.cells:
+        folder = out / result.experiment.id
+        folder.mkdir(exist_ok=True)
+        save_result(result, folder / UNFINISHED)
+
+
 def _result(
     planned: _Planned, profile: ProfileName, reports: dict[str, Report], device: str
 ) -> Result:
-    experiment, cells, keys = planned
+    """The result as far as its cells are done."""
+    cells: list[CellResult] = []
     machines: list[Machine] = []
-    for key in keys:
-        if reports[key]["machine"] is not None:
-            machine = msgspec.convert(reports[key]["machine"], Machine)
-            machines += [machine] if machine not in machines else []
-    ran = {cell.setting.dataset for cell in cells}
+    for cell, key in zip(planned.cells, planned.keys, strict=True):
+        if key not in reports:
+            continue
+        machine = msgspec.convert(reports[key]["machine"], Machine | None)
+        if machine is not None and machine not in machines:
+            machines.append(machine)
+        place = 0 if machine is None else machines.index(machine)
+        cells.append(_cell_result(cell, key, reports[key], place))
+    ran = {cell.setting.dataset for cell in planned.cells}
     return Result(
-        experiment=experiment,
+        experiment=planned.experiment,
         profile=profile,
-        cells=[_cell_result(c, key, reports[key]) for c, key in zip(cells, keys, strict=True)],
+        cells=cells,
         machines=machines or [this_machine(device)],
         code_version=code_version(),
         datasets=list(dict.fromkeys(name for cell in cells for name in data_of(cell.setting))),
         stand_ins={
             real: other
-            for real, other in experiment.stand_ins.items()
+            for real, other in planned.experiment.stand_ins.items()
             if real not in ran and other in ran
         },
     )
 
 
-def _cell_result(cell: Cell, key: str, report: Report) -> CellResult:
+def _cell_result(cell: Cell, key: str, report: Report, machine: int = 0) -> CellResult:
     return CellResult(
         setting=cell.setting,
         point=cell.point,
@@ -153,4 +171,5 @@ def _cell_result(cell: Cell, key: str, report: Report) -> CellResult:
         outputs=report["outputs"],
         error=report["error"],
         seconds=report["seconds"],
+        machine=machine,
     )

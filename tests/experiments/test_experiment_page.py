@@ -30,7 +30,14 @@ from stagewise_experiments.names import OURS
 from stagewise_experiments.page import load_results, page_blocks, write_outputs, write_report
 from stagewise_experiments.pictures import figure, headline
 from stagewise_experiments.profile_page import profile_blocks
-from stagewise_experiments.results import CellResult, Result, save_result
+from stagewise_experiments.results import (
+    FILE,
+    UNFINISHED,
+    CellResult,
+    Result,
+    load_result,
+    save_result,
+)
 from stagewise_experiments.series import Series
 from stagewise_experiments.table import judge, markdown_blocks
 from stagewise_experiments.verdicts import KINDS
@@ -211,6 +218,20 @@ def test_the_markdown_twin_says_the_same(results: Path, tmp_path: Path) -> None:
     assert "| other targets of ours | 0 | 0 | 0 | 1 | 0 | 0 | 1 |" in text
     again = write_report([tmp_path / "quick"], tmp_path / "again" / "README.md")
     assert again.read_text(encoding="utf-8") == text  # from the results beside the page
+
+
+def test_what_is_not_finished_is_kept_beside_the_markdown_and_not_judged(tmp_path: Path) -> None:
+    done = bars()
+    begun = msgspec.structs.replace(done, cells=done.cells[:2])
+    for name, some in ((FILE, done), (UNFINISHED, begun)):
+        folder = tmp_path / "results" / name.partition(".")[0]
+        folder.mkdir(parents=True)
+        save_result(some, folder / name)
+    page = write_report([tmp_path / "results"], tmp_path / "docs" / "README.md")
+    place = page.parent / done.profile / done.experiment.id
+    assert len(load_result(place / FILE).cells) == len(done.cells)
+    kept = tmp_path / "results" / "unfinished" / UNFINISHED
+    assert (place / UNFINISHED).read_bytes() == kept.read_bytes()
 
 
 def test_the_summary_counts_every_verdict(results: Path) -> None:

@@ -15,9 +15,10 @@ from experiment_cases import ThreadWorkers, began, report, small
 from helpers import wait_until
 from stagewise.errors import StagewiseError
 from stagewise_experiments import worker
+from stagewise_experiments.cache import Cache
 from stagewise_experiments.cells import cells_of
 from stagewise_experiments.executors import ProcessWorkers
-from stagewise_experiments.results import Result, load_result, save_result
+from stagewise_experiments.results import FILE, UNFINISHED, Result, load_result, save_result
 from stagewise_experiments.runner import run_experiments
 from stagewise_experiments.setting import Setting
 from stagewise_experiments.timings import Timings, kinds_of
@@ -75,6 +76,43 @@ def test_nothing_is_run_again(tmp_path):
     assert (tmp_path / "small" / "result.json").read_bytes() == first
     run(tmp_path, cases.traced, seeds=3)
     assert len(began(tmp_path)) == CELLS + 4
+
+
+def test_another_machine_goes_on_from_what_is_not_finished(tmp_path, monkeypatch):
+    """All it needs is the file: cells that are in it keep their machine, the others run there."""
+
+    def interrupted(cache, key, request, report):
+        if len(began(tmp_path)) >= 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Cache, "put", interrupted)
+        run(tmp_path / "here", cases.traced)
+    begun = load_result(tmp_path / "here" / "small" / UNFINISHED)
+    (tmp_path / "began").unlink()  # cells under way are lost
+    assert 1 <= len(begun.cells) < CELLS
+    elsewhere = msgspec.structs.replace(begun.machines[0], cpu="another processor")
+    there = tmp_path / "there" / "small"
+    there.mkdir(parents=True)
+    save_result(msgspec.structs.replace(begun, machines=[elsewhere]), there / UNFINISHED)
+
+    assert run(there.parent, cases.traced) == 0
+    assert len(began(tmp_path)) == CELLS - len(begun.cells)
+    result = load_result(there / FILE)
+    assert [cell.outputs for cell in result.cells] == [{"value": s % 2} for s in range(CELLS)]
+    before = {cell.key for cell in begun.cells}
+    assert {c.key for c in result.cells if result.machines[c.machine] == elsewhere} == before
+    assert not (there / UNFINISHED).exists()
+
+
+def test_an_unfinished_result_that_is_damaged_is_as_good_as_none(tmp_path):
+    run(tmp_path / "here", cases.traced)
+    there = tmp_path / "there" / "small"
+    there.mkdir(parents=True)
+    whole = (tmp_path / "here" / "small" / FILE).read_bytes()
+    (there / UNFINISHED).write_bytes(whole[: len(whole) // 2])
+    assert run(there.parent, cases.traced) == 0
+    assert len(began(tmp_path)) == 2 * CELLS
 
 
 def test_a_change_of_the_code_runs_everything_again(tmp_path, monkeypatch):
@@ -246,9 +284,11 @@ def test_after_any_interruption_nothing_that_had_finished_is_repeated(tmp_path, 
     finished = len(list(kept.glob("*.json")))
     before = Counter(began(tmp_path))
     assert 5 <= finished < 40
-    assert not (tmp_path / "small").exists()
+    assert not (tmp_path / "small" / FILE).exists()
+    assert (tmp_path / "small" / UNFINISHED).exists() == (how == signal.SIGINT)
 
     assert run(tmp_path, cases.traced, seeds=10) == 0
+    assert not (tmp_path / "small" / UNFINISHED).exists()
     again = Counter(began(tmp_path)) - before
     assert sum(again.values()) == 40 - finished
     assert len(values(tmp_path)) == 40
