@@ -155,4 +155,4 @@ plt.show()
 #    eager = "my_package.eager:eager"
 #
 # All words that a policy may have: :doc:`/policies`. Half a policy, who trains *or* where:
-# :doc:`/selection`.
+# :ref:`a selector of your own <sphx_glr_gallery_plot_own_selector.py>`.

@@ -133,6 +133,20 @@ def test_those_of_installed_packages(monkeypatch):
         make_selector("mine", SCENARIO)
 
 
+def test_options_without_an_annotation_are_read_as_their_defaults_are(monkeypatch):
+    made = []
+
+    def mine(k=5, share=0.5, always=False, word="a", anything=None):
+        made.append((k, share, always, word, anything))
+        return make_selector("random-k,k=2", SCENARIO)
+
+    monkeypatch.setattr(plug_ins, "entry_points", lambda *, group: [Point(lambda: mine)])
+    make_selector("mine,k=7,share=2,always=true,word=3,anything=4", SCENARIO)
+    assert made == [(7, 2.0, True, "3", "4")]
+    with pytest.raises(StagewiseError, match="k = 'x': must be a whole number"):
+        make_selector("mine,k=x", SCENARIO)
+
+
 def test_what_a_package_makes_must_be_one(monkeypatch):
     monkeypatch.setattr(plug_ins, "entry_points", lambda *, group: [Point(lambda: lambda: 3)])
     with pytest.raises(StagewiseError, match=r"associator = 3: must be a Associator"):

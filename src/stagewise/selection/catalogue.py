@@ -176,10 +176,9 @@ def _parameters(make: Make) -> Mapping[str, Parameter]:
 
 
 def _value(field: str, text: str, parameter: Parameter) -> object:
-    """An option's text as its parameter is annotated; text where it is not."""
-    kinds = [
-        kind for kind in (parameter.annotation, *get_args(parameter.annotation)) if kind in _READ
-    ]
+    """An option's text as its parameter is annotated, or else as its default is."""
+    annotated = (parameter.annotation, *get_args(parameter.annotation))
+    kinds = [kind for kind in (*annotated, type(parameter.default)) if kind in _READ]
     kind = kinds[0] if kinds else str
     try:
         return _READ[kind](text)
