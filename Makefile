@@ -93,9 +93,10 @@ coverage: compile
 wheel-test:
 	$(PYTHON) tests/wheel_alone.py
 
-# The same with the oldest packages that pyproject.toml admits.
+# The same with the oldest packages that pyproject.toml admits, and then with each extra's.
 lowest-test:
 	$(PYTHON) tests/wheel_alone.py --constraint constraints-lowest.txt
+	$(PYTHON) tests/extras_alone.py --constraint constraints-lowest.txt $(EXTRAS)
 
 # Installs it with one extra after the other, each in a new environment, and does there what the extra is for.
 # `EXTRAS="serve deploy"` takes these alone.

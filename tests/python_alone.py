@@ -18,6 +18,7 @@ TRAINS = {
     "README.md, block 2",
     "plot_deployment.py",
     "plot_own_policy.py",
+    "plot_pictures.py",
     "plot_planner_service.py",
     "plot_training.py",
 }

@@ -108,6 +108,23 @@ def test_messages_are_read_from_the_source(extensions):
     assert len(list(messages("stagewise.world"))) > 50
 
 
+def test_licences_are_found_for_all_that_we_ask_for(extensions, tmp_path):
+    from licences import PROJECT, asked_for, licence
+
+    project = tmp_path / "pyproject.toml"
+    project.write_text(
+        "[project]\ndependencies = ['numpy>=1']\n[project.optional-dependencies]\n"
+        "a = ['stagewise-hfl[b]', \"plain-name[x]>=2; sys_platform != 'win32'\"]\n"
+        "b = ['numpy', 'other']\n"
+    )
+    assert asked_for(project) == {"numpy": ["", "b"], "plain-name": ["a"], "other": ["b"]}
+    assert "not installed" in licence("no-package-of-this-name")
+    ours = {name for name, uses in asked_for(PROJECT).items() if "" in uses}
+    assert {"numpy", "numba", "highspy"} <= ours
+    for name in ours:
+        assert "BSD" in licence(name) or "MIT" in licence(name) or "Apache" in licence(name), name
+
+
 def test_tutorials_are_listed(extensions):
     from tutorial_order import ORDER
 
