@@ -43,7 +43,7 @@ nitpick_ignore_regex = [
     # Of other projects' names, Python's alone may be known.
     (
         r"py:class",
-        r"(collections|concurrent|flwr|msgspec|numpy|pathlib|pd|torch)\..*|Axes",
+        r"(collections|concurrent|flwr|matplotlib|msgspec|numpy|pathlib|pd|torch)\..*|Axes",
     ),
     # Types of our own that have no entry in the reference; signatures still show their names.
     (
