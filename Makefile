@@ -84,10 +84,10 @@ lint: .venv/installed
 types: .venv/installed
 	$(BIN)/mypy
 
-# Which lines the quick tests run, in processes they start, too: build/coverage/index.html and docs/coverage.md.
+# Which lines the tests run, in processes they start, too: build/coverage/index.html and docs/coverage.md.
 # The limit on the size of files in the test left out would be met by the counter's own files.
 coverage: compile
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not processes' \
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadgroup \
 		--deselect tests/simulator/test_resume.py::test_a_real_limit_on_file_size_is_one_line \
 		--cov --cov-report=html:build/coverage --cov-report=json:build/coverage.json
 	$(BIN)/python benchmarks/coverage_page.py build/coverage.json

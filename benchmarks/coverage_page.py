@@ -14,10 +14,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "coverage.md"
 LEAST = 20
 HEAD = """# Which lines the tests run
 
-Written by `make coverage`: lines and branches that the quick tests run, in processes that they start,
-too. Those tests that start servers or kill processes (`make test-all`) are not counted, nor are compiled
-functions: machine code has no lines, and tests compare it with brute force and second implementations.
-What the least covered modules lack, and why, is written by hand and kept.
+Written by `make coverage`: lines and branches that tests run with few random cases each, in processes
+that they start, too, unless these are killed. Compiled functions are not counted: machine code has no
+lines, and tests compare it with brute force and second implementations. What the least covered modules
+lack, and why, is written by hand and kept.
 """
 
 Figures = dict[str, float]
