@@ -345,3 +345,9 @@ def test_a_run_has_the_colour_of_its_policy_wherever_it_stands() -> None:
 
 def replace_policy(run: Run, policy: str) -> RunConfig:
     return msgspec.structs.replace(run.config, policy=policy)
+
+
+def test_pictures_into_a_folder_that_cannot_be_made(tmp_path, runs):
+    (tmp_path / "file").touch()
+    with pytest.raises(StagewiseError, match=r"file/pictures: cannot be written: Not a directory"):
+        save_pictures(runs, tmp_path / "file" / "pictures")
