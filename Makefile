@@ -84,18 +84,22 @@ lint: .venv/installed
 types: .venv/installed
 	$(BIN)/mypy
 
-# Which lines the quick tests run, in processes they start, too: build/coverage/index.html.
+# Which lines the tests run, in processes they start, too: build/coverage/index.html and docs/coverage.md.
+# The limit on the size of files in the test left out would be met by the counter's own files.
 coverage: compile
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not processes' \
-		--cov --cov-report=term:skip-covered --cov-report=html:build/coverage --cov-report=json:build/coverage.json
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadgroup \
+		--deselect tests/simulator/test_resume.py::test_a_real_limit_on_file_size_is_one_line \
+		--cov --cov-report=html:build/coverage --cov-report=json:build/coverage.json
+	$(BIN)/python benchmarks/coverage_page.py build/coverage.json
 
 # Builds the package, installs it alone in a new environment, and plans, decides and checks there.
 wheel-test:
 	$(PYTHON) tests/wheel_alone.py
 
-# The same with the oldest packages that pyproject.toml admits.
+# The same with the oldest packages that pyproject.toml admits, and then with each extra's.
 lowest-test:
 	$(PYTHON) tests/wheel_alone.py --constraint constraints-lowest.txt
+	$(PYTHON) tests/extras_alone.py --constraint constraints-lowest.txt $(EXTRAS)
 
 # Installs it with one extra after the other, each in a new environment, and does there what the extra is for.
 # `EXTRAS="serve deploy"` takes these alone.

@@ -28,15 +28,22 @@ extensions = [
     "sphinx_copybutton",
     "command_line",
     "error_messages",
+    "licences",
     "symbols",
 ]
+# The build needs no network: names of Python lead to its documentation where that is installed
+# (Debian's python3-doc), and are plain text elsewhere.
+python_inventory = Path("/usr/share/doc/python3/html/objects.inv")
+if python_inventory.exists():
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {"python": ("https://docs.python.org/3", str(python_inventory))}
 exclude_patterns = ["tutorials", "extensions", "results/full/*/table.md", "gallery/**.ipynb"]
 nitpicky = True
 nitpick_ignore_regex = [
-    # No inventories of other projects: the build needs no network.
+    # Of other projects' names, Python's alone may be known.
     (
         r"py:class",
-        r"(collections|concurrent|flwr|msgspec|numpy|pathlib|pd|torch)\..*|Axes",
+        r"(collections|concurrent|flwr|matplotlib|msgspec|numpy|pathlib|pd|torch)\..*|Axes",
     ),
     # Types of our own that have no entry in the reference; signatures still show their names.
     (

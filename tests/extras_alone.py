@@ -1,10 +1,11 @@
 """Each extra by itself: the package with it alone in a new environment: `make extras-test`.
 
-Arguments are names of extras; without any, all of them. `extra_promises.py` is what is then done.
+Arguments are names of extras; without any, all of them. `--constraint FILE` says which versions are
+installed. `extra_promises.py` is what is then done.
 """
 
+import argparse
 import shutil
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from extra_promises import PROMISES
 from wheel_alone import ROOT, build, environment, run
 
 
-def main(folder: Path, names: list[str]) -> None:
+def main(folder: Path, names: list[str], constraint: str) -> None:
     """Build once; of each extra, install it, use it, and say what was seen."""
     wheel, _ = build(folder)
     for name in names:
@@ -22,7 +23,7 @@ def main(folder: Path, names: list[str]) -> None:
         install = (own / "python", "-m", "pip", "install", "--quiet")
         run(*install, "--upgrade", "pip", cwd=ROOT)
         began = time.monotonic()
-        options = ("--no-compile", "--constraint", "constraints.txt")
+        options = ("--no-compile", "--constraint", constraint)
         run(*install, *options, f"{wheel}[{name}]", cwd=ROOT)
         installed = time.monotonic()
         empty = within / "empty"
@@ -35,5 +36,9 @@ def main(folder: Path, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("extras", nargs="*")
+    parser.add_argument("--constraint", default="constraints.txt")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
-        main(Path(made), sys.argv[1:] or list(PROMISES))
+        main(Path(made), given.extras or list(PROMISES), given.constraint)

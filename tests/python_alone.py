@@ -19,6 +19,7 @@ TRAINS = {
     "plot_deployment.py",
     "plot_own_policy.py",
     "plot_own_selector.py",
+    "plot_pictures.py",
     "plot_planner_service.py",
     "plot_training.py",
 }

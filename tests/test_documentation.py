@@ -108,6 +108,23 @@ def test_messages_are_read_from_the_source(extensions):
     assert len(list(messages("stagewise.world"))) > 50
 
 
+def test_licences_are_found_for_all_that_we_ask_for(extensions, tmp_path):
+    from licences import PROJECT, asked_for, licence
+
+    project = tmp_path / "pyproject.toml"
+    project.write_text(
+        "[project]\ndependencies = ['numpy>=1']\n[project.optional-dependencies]\n"
+        "a = ['stagewise-hfl[b]', \"plain-name[x]>=2; sys_platform != 'win32'\"]\n"
+        "b = ['numpy', 'other']\n"
+    )
+    assert asked_for(project) == {"numpy": ["", "b"], "plain-name": ["a"], "other": ["b"]}
+    assert "not installed" in licence("no-package-of-this-name")
+    ours = {name for name, uses in asked_for(PROJECT).items() if "" in uses}
+    assert {"numpy", "numba", "highspy"} <= ours
+    for name in ours:
+        assert "BSD" in licence(name) or "MIT" in licence(name) or "Apache" in licence(name), name
+
+
 def test_tutorials_are_listed(extensions):
     from tutorial_order import ORDER
 
@@ -142,3 +159,53 @@ def test_links_lead_somewhere(page):
     for target in [*re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text), *pictures]:
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+COLUMNS = {
+    "cost over the certified optimum": "cost over the optimum's",
+    "feasible rounds": "feasible rounds (%)",
+    "clients": "clients",
+    "decision (ms)": "decision time (ms)",
+    "slowest of five (ms)": "slowest decision (ms)",
+}
+"""What README and comparison.md call the columns of the result."""
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "comparison.md"], ids=lambda p: p.name)
+def test_the_table_of_methods_is_that_of_the_result(page):
+    from stagewise_experiments.names import policy_name
+
+    measured = rows_of(DOCS / "results/full/fig-optimality/table.md", "policy")
+    told = rows_of(page, "method")
+    assert len(told) > 5
+    for name, row in told.items():
+        found = measured[policy_name(re.findall(r"`([^`]+)`", name)[0])]
+        for heading, text in row.items():
+            assert says_the_same(text.strip("*"), found[COLUMNS[heading]]), (name, heading)
+
+
+def rows_of(page: Path, heading: str) -> dict[str, dict[str, str]]:
+    """The first table whose first column has that heading: rows by name, cells by heading."""
+    _, _, rest = page.read_text(encoding="utf-8").partition(f"| {heading} |")
+    lines = f"| {heading} |{rest}".partition("\n\n")[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: dict(zip(cells[0][1:], row[1:], strict=True)) for row in cells[2:]}
+
+
+def says_the_same(text: str, measured: str) -> bool:
+    """Whether the numbers of `text` are those of `measured`, rounded; without any, there are none."""
+    told, found = (re.findall(r"\d+(?:\.\d+)?", each) for each in (text, measured))
+    if not told:
+        return measured == "never feasible"
+    digits = [len(number.partition(".")[2]) for number in told]
+    return len(found) >= len(told) and all(
+        abs(float(one) - float(other)) <= 0.5 * 10.0**-places + 1e-9
+        for one, other, places in zip(told, found, digits, strict=False)
+    )
+
+
+def test_rounding_is_not_another_number():
+    assert says_the_same("1.003 ± 0.004", "1.0026 ± 0.0042")
+    assert not says_the_same("1.002 ± 0.004", "1.0026 ± 0.0042")
+    assert not says_the_same("keeps no limit on KLD", "1.5 ± 0.1")
+    assert not says_the_same("1.5", "never feasible")

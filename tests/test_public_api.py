@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
@@ -108,3 +109,24 @@ def test_everything_public_says_what_it_is():
     without = [name for name, one in public_callables() if not inspect.getdoc(one)]
     assert not without, f"no docstring: {', '.join(without)}"
     assert sum(1 for _ in public_callables()) > len(stagewise.__all__)
+
+
+def test_names_of_the_flower_part():
+    """They are imported when they are first used, and are those that a reader is shown."""
+    from stagewise import flower
+
+    assert set(flower.__all__) <= set(dir(flower))
+    with pytest.raises(AttributeError, match=r"module 'stagewise\.flower' has no attribute 'Plan'"):
+        _ = flower.Plan
+
+
+def test_versions_say_what_is_missing(monkeypatch, capsys):
+    def version(name: str) -> str:
+        if name == "torch":
+            raise PackageNotFoundError(name)
+        return "1.2.3"
+
+    monkeypatch.setattr("stagewise.versions.version", version)
+    stagewise.show_versions()
+    lines = capsys.readouterr().out.splitlines()
+    assert {"torch: not installed", "numpy: 1.2.3"} <= set(lines)

@@ -2,9 +2,11 @@
 
 import socket
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
@@ -94,6 +96,31 @@ def test_data_a_disk_and_a_flower_that_are_not_as_they_must_be(
     seen = found(machine)
     assert [line.partition(":")[0] for line in seen["problem"]] == ["disk", "data set"]
     assert any(line.startswith("flower: ") and "9.9.x" in line for line in seen["warning"])
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "verdict", "text"),
+    [
+        (0, "ok", "its clock and this one are"),
+        (-3600, "problem", "its clock and this one are 36"),
+        (None, "ok", "answers"),
+    ],
+)
+def test_clocks_that_differ(machine: Path, monkeypatch, ahead_s, verdict, text) -> None:
+    """Requests are refused where they do."""
+    stamp = {}
+    if ahead_s is not None:
+        said = datetime.now(UTC) + timedelta(seconds=ahead_s)
+        stamp = {"date": format_datetime(said, usegmt=True)}
+    transport = httpx.MockTransport(lambda request: httpx.Response(401, headers=stamp))
+    client = httpx.Client
+    monkeypatch.setattr(
+        doctor.httpx, "Client", lambda **options: client(transport=transport, timeout=1.0)
+    )
+    servers = [finding for finding in doctor.examine(machine) if " to " in finding.what]
+    assert len(servers) == 2
+    for finding in servers:
+        assert finding.verdict == verdict and text in finding.text, finding
 
 
 def test_the_command(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from stagewise.policies.diverse import Diverse
 from stagewise.policies.plan_policy import PlanPolicy
 from stagewise.policies.registry import policy_factory
 from stagewise.world.fluctuation import fluctuate
+from stagewise.world.generate import numeric
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Limits, Scenario
@@ -150,6 +151,16 @@ def test_local_search_is_no_worse_than_the_papers_solver():
             if theirs.feasible:
                 assert mine.feasible
                 assert mine.objective <= theirs.objective * 1.01
+
+
+def test_local_search_decides_a_large_system_by_neighbourhoods():
+    """Beyond 50 edges: feasible, true, and the same again."""
+    scenario = numeric(clients=53 * 16, edges=53, seed=4)
+    rounds = bernoulli(scenario, 1, 5)
+    made = [solve(scenario, rounds, method="local-search", seed=7)[0] for _ in range(2)]
+    assert check(scenario, [made[0].record()], rounds) == []
+    assert made[0].feasible
+    assert made[0].assignment == made[1].assignment
 
 
 def test_a_time_limit_gives_whole_answers():

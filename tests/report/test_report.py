@@ -256,20 +256,28 @@ def test_a_run_without_positions_has_no_map(runs):
 
 
 def test_one_sentence_compares_the_runs_with_the_first():
-    def of(name, accuracy, costs):
+    def of(name, accuracy, costs, feasible):
         run = made_up_run(name, rounds=len(costs))
         records = [
-            msgspec.structs.replace(record, accuracy=accuracy, objective=cost)
-            for record, cost in zip(run.records, costs, strict=True)
+            msgspec.structs.replace(
+                record, accuracy=accuracy, objective=cost, feasible=place < feasible
+            )
+            for place, (record, cost) in enumerate(zip(run.records, costs, strict=True))
         ]
         return replace(run, records=records)
 
-    runs = [of("pool", 0.925, [2.0, 3.0]), of("fedcs", 0.9, [6.0, 9.0])]
-    assert sentence(runs) == (
-        "pool ends at 92.5% for a cost of 5.0, fedcs at 90.0% for 3.00 times that."
+    pool, fedcs = of("pool", 0.925, [2.0, 3.0], 2), of("fedcs", 0.9, [6.0, 9.0], 1)
+    assert sentence([pool, fedcs]) == (
+        "pool ends at 92.5% for a cost of 5.0, all limits kept in 2 of 2 rounds; "
+        "fedcs ends at 90.0% for 3.00 times that, all limits kept in 1 of 2 rounds."
     )
-    assert sentence([of("pool", None, [])]) == "pool ends at no accuracy for a cost of 0.0."
-    assert sentence([of("pool", 0.5, []), runs[1]]).endswith("fedcs at 90.0% for 15.0.")
+    assert sentence([of("pool", None, [2.0], 0)]).startswith(
+        "pool ends at no accuracy for a cost of 2.0"
+    )
+    assert sentence([of("pool", 0.5, [], 0), fedcs]) == (
+        "pool has no rounds yet; "
+        "fedcs ends at 90.0% for a cost of 15.0, all limits kept in 1 of 2 rounds."
+    )
 
 
 def test_a_run_before_its_first_round(runs):
@@ -337,3 +345,9 @@ def test_a_run_has_the_colour_of_its_policy_wherever_it_stands() -> None:
 
 def replace_policy(run: Run, policy: str) -> RunConfig:
     return msgspec.structs.replace(run.config, policy=policy)
+
+
+def test_pictures_into_a_folder_that_cannot_be_made(tmp_path, runs):
+    (tmp_path / "file").touch()
+    with pytest.raises(StagewiseError, match=r"file/pictures: cannot be written: Not a directory"):
+        save_pictures(runs, tmp_path / "file" / "pictures")

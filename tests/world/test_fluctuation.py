@@ -8,11 +8,12 @@ from stagewise.errors import StagewiseError
 from stagewise.world.fluctuation import fluctuate
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds_file import load_rounds, save_rounds
+from stagewise.world.scenario import Limits, Scenario, Weights
 
 SCENARIO = random_scenario(1, clients=40, edges=4)
 
 
-def test_draws_fill_their_ranges_anew_each_round():
+def test_draws_fill_their_ranges_again_in_each_round():
     before = bernoulli(SCENARIO, 200, 3)
     after = fluctuate(before, 3)
     cpu = np.array([round_.cpu_hz for round_ in after])
@@ -65,3 +66,16 @@ def test_fluctuating_rounds_survive_their_file(tmp_path):
 def test_impossible_arguments_are_refused(arguments, message):
     with pytest.raises(StagewiseError, match=message):
         fluctuate(bernoulli(SCENARIO, 1, 0), **arguments)
+
+
+def test_gains_that_are_not_known_cannot_fluctuate():
+    scenario = Scenario.from_tables(
+        [{"id": "a", "online_probability": 0.8, "label_0": 5}],
+        [{"id": "e", "capacity": 1, "uplink_delay_s": 0.1, "uplink_energy_j": 0.0}],
+        [{"client": "a", "edge": "e", "delay_s": 1.0}],
+        weights=Weights(energy=0),
+        limits=Limits(data_min=1, kld_max=5),
+    )
+    rounds = bernoulli(scenario, 1, 0)
+    with pytest.raises(StagewiseError, match="links: there must be a channel gain"):
+        fluctuate(rounds)

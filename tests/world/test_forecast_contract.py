@@ -48,6 +48,8 @@ def test_probabilities_and_their_means(name, prior, rounds, share, seed, horizon
         assert probabilities.shape == (len(prior),)
         assert ((probabilities >= 0) & (probabilities <= 1)).all()
     np.testing.assert_allclose(mean, said.mean(axis=0), atol=1e-9)
+    # What a forecast of another package has that says nothing shorter.
+    np.testing.assert_allclose(Forecast.mean_probability(forecast, horizon), mean, atol=1e-9)
 
 
 @every

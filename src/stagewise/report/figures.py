@@ -95,8 +95,11 @@ def decision_times(runs: Sequence[Run], axes: "Axes") -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
-def kld_by_round(run: Run, axes: "Axes", number: int) -> None:
-    """The divergence of each edge's labels from the target, and the limit on it."""
+def kld_by_round(run: Run, axes: "Axes", number: int = 0) -> None:
+    """The divergence of each edge's labels from the target, and the limit on it.
+
+    `number` is the place of the panel among those that share its axes.
+    """
     rounds, edges = _rounds(run), run.scenario.edges.ids
     kld = np.array(
         [[np.nan if e.kld is None else e.kld for e in d.edges] for d in run.decisions]
@@ -120,8 +123,11 @@ def kld_by_round(run: Run, axes: "Axes", number: int) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
 
 
-def service_counts(run: Run, axes: "Axes", number: int) -> None:
-    """In how many rounds each client trained, the busiest first, beside how often it was online."""
+def service_counts(run: Run, axes: "Axes", number: int = 0) -> None:
+    """In how many rounds each client trained, the busiest first, beside how often it was online.
+
+    `number` is the place of the panel among those that share its axes.
+    """
     served, online = times_served(run), times_online(run)
     order = np.lexsort((-online, -served))
     place = np.arange(len(order) + 1)

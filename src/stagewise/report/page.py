@@ -9,7 +9,7 @@ from stagewise.report.html import environment, inline_svg
 from stagewise.report.pictures import draw_pictures
 from stagewise.report.rendering import rendered
 from stagewise.report.style import colour, labels
-from stagewise.report.summary import summary
+from stagewise.report.summary import sentence, summary
 from stagewise.runs.config import to_toml
 from stagewise.runs.run import Run
 
@@ -26,6 +26,7 @@ def page(runs: Sequence[Run], map_round: int | None = None) -> str:
     return environment().get_template("runs.html").render(
         title=f"{', '.join(names)} - Stagewise",
         version=__version__,
+        sentence=sentence(runs),
         datasets=sorted({run.config.dataset for run in runs}),
         headings=headings,
         rows=rows,

@@ -18,14 +18,20 @@ def summary(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
 
 
 def sentence(runs: Sequence[Run]) -> str:
-    """What `runs` come to: the first one's accuracy and cost, and those of the others beside it."""
-    names = labels(runs)
+    """What `runs` come to: accuracy, cost beside the first one's, and in how many rounds limits held."""
     base = _cost(runs[0])
-    said = [f"{names[0]} ends at {_accuracy(runs[0]) or 'no accuracy'} for a cost of {base:.1f}"]
-    for run, name in zip(runs[1:], names[1:], strict=True):
-        cost = f"{_cost(run) / base:.2f} times that" if base > 0 else f"{_cost(run):.1f}"
-        said.append(f"{name} at {_accuracy(run) or 'no accuracy'} for {cost}")
-    return f"{', '.join(said)}."
+    said = []
+    for run, name in zip(runs, labels(runs), strict=True):
+        if not run.records:
+            said.append(f"{name} has no rounds yet")
+            continue
+        compared = said and base > 0
+        cost = f"{_cost(run) / base:.2f} times that" if compared else f"a cost of {_cost(run):.1f}"
+        accuracy = _accuracy(run) or "no accuracy"
+        said.append(
+            f"{name} ends at {accuracy} for {cost}, all limits kept in {_feasible(run, ' of ')} rounds"
+        )
+    return f"{'; '.join(said)}."
 
 
 def _cost(run: Run) -> float:
@@ -54,6 +60,10 @@ def _best(run: Run) -> str:
     return f"{100 * max(known)[0]:.1f}% in round {1 - max(known)[1]}" if known else ""
 
 
+def _feasible(run: Run, separator: str = "/") -> str:
+    return f"{sum(record.feasible for record in run.records)}{separator}{len(run.records)}"
+
+
 def _decision(run: Run) -> str:
     times = [record.decision_ms for record in run.records]
     return f"{np.median(times):.1f}" if times else ""
@@ -67,7 +77,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Run], str]], ...] = (
     ("delay (s)", _mean("delay_s", 3)),
     ("energy (J)", _mean("energy_j", 2)),
     ("clients", _mean("clients", 1)),
-    ("feasible", lambda run: f"{sum(r.feasible for r in run.records)}/{len(run.records)}"),
+    ("feasible", _feasible),
     ("decision (ms), median", _decision),
     ("Plan A (s), all", lambda run: f"{sum(run.plan_ms) / 1000:.1f}" if run.plan_ms else ""),
     ("time (s)", lambda run: f"{sum(record.wall_s for record in run.records):.0f}"),
