@@ -99,7 +99,10 @@ export async function oneSource(main, kind, name, play, signal) {
   const matrix = new MatrixPicture(source, (found) => select(found));
   const caption = el("p", { class: "soft" });
   const more = kind === "federation"
-    ? el("button", { type: "button", id: "more", onclick: async () => { more.disabled = true; try { await drawRounds(source, 10); } finally { more.disabled = false; } } }, "Draw and decide 10 rounds")
+    ? el("button", { type: "button", id: "more", onclick: async () => {
+      more.disabled = true;
+      try { await drawRounds(source, 10); } catch (error) { verdict.textContent = error.message; } finally { more.disabled = false; }
+    } }, "Draw and decide 10 rounds")
     : null;
   const replan = kind === "federation"
     ? el("button", { type: "button", id: "replan", onclick: () => json("POST", source.path("/plans"), {}).catch((error) => { verdict.textContent = error.message; }) }, "Plan again")
