@@ -172,8 +172,10 @@ export async function oneSource(main, kind, name, play, signal) {
     el("div", { class: "player" }, playing, slider, shown),
     el("div", { class: "grid" }, mapBox, trying.element, data, kld, ...charts.slice(0, 5), charts[5], who, matrixBox, tableBox));
 
-  // Sections of the plan that is followed now, and a button for another one unless the policy plans again by itself.
+  // Sections of the plan that is followed now, and buttons for what can be asked: another plan unless the policy plans
+  // again by itself, and rounds once there is a policy.
   function showPlan() {
+    if (more) more.hidden = source.summary.state !== "ready";
     if (replan) replan.hidden = !source.plan || REPLANS.some((trigger) => source.summary.settings[trigger] !== null);
     if (source.plan === planShown) return;
     planShown = source.plan;
