@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,6 +159,32 @@ def expected_outcome(
     went to each client and back in every edge round. Where no edge counts nobody trains, and all
     is lost. An update that was left out of its edge's model is rejected.
     """
+    if figures is None:
+        return _AsDecided(decision)
+    clients = _expected_clients(decision, figures, model_bytes)
+    if figures.account is None:
+        return Outcome(decision, clients, _expected_edges(decision, clients))
+    return _with_account(decision, clients, figures.account)
+
+
+class _AsDecided(Outcome):
+    """What is expected of clients and edges is worked out when it is asked for: few policies do."""
+
+    def __init__(self, decision: Decision, **given: Any) -> None:
+        vars(self).update(given, decision=decision)
+
+    @cached_property
+    def clients(self) -> ClientOutcomes:
+        return _expected_clients(self.decision, None, 0)
+
+    @cached_property
+    def edges(self) -> EdgeOutcomes:
+        return _expected_edges(self.decision, self.clients)
+
+
+def _expected_clients(
+    decision: Decision, figures: TrainingFigures | None, model_bytes: int
+) -> ClientOutcomes:
     round_, scenario = decision.round, decision.scenario
     client = np.flatnonzero(decision.edge_of != UNASSIGNED)
     edge = decision.edge_of[client]
@@ -169,7 +196,7 @@ def expected_outcome(
     trained = np.zeros(len(client), np.bool_)
     if figures is not None:
         trained = np.isin(client, figures.client)
-    clients = ClientOutcomes(
+    return ClientOutcomes(
         client=client,
         edge=edge,
         samples=scenario.clients.data[client],
@@ -179,11 +206,10 @@ def expected_outcome(
         bytes=np.where(trained, 2 * scenario.edge_rounds * model_bytes, 0),
         fate=(fate,) * len(client),
     )
-    behind = np.full(len(client), anything)
-    account = None if figures is None else figures.account
-    if account is None:
-        return Outcome(decision, clients, edge_outcomes(decision, clients, behind))
-    return _with_account(decision, clients, account)
+
+
+def _expected_edges(decision: Decision, clients: ClientOutcomes) -> EdgeOutcomes:
+    return edge_outcomes(decision, clients, np.full(len(clients), trains_anything(decision)))
 
 
 def _with_account(decision: Decision, clients: ClientOutcomes, account: RoundAccount) -> Outcome:

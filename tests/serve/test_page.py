@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+import stagewise
 from serve_cases import ask, create, scenario_file, serving, small_rounds, small_scenario
 from small_runs import small_run
 from stagewise.runs.config import Replanning
@@ -151,9 +152,11 @@ def test_a_plan_that_is_ready_after_the_page_is_opened_is_shown(tmp_path, page, 
         page.goto(f"{client.address}/#/federation/a")
         page.wait_for_selector("#working:has-text('policy')")
         assert not page.locator("#replan").is_visible()
+        assert not page.locator("#more").is_visible()
         assert page.locator("section:has-text('Plan A: long-term clients')").count() == 0
         go_on.set()
         page.wait_for_selector("#replan")
+        page.wait_for_selector("#more")
         for title in ("Plan A: risks of every edge", "Plan A: long-term clients"):
             assert page.locator(f"section:has-text('{title}')").count() == 1
         page.wait_for_function("() => document.querySelector('#working').textContent === ''")
@@ -237,6 +240,20 @@ def test_an_outage_is_tried_and_nothing_is_kept(tmp_path, page):
         box = page.locator("section:has-text('Map') canvas").bounding_box()
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         assert client.get("/v1/federations/a").json() == before
+        page.close()
+
+
+def test_every_edge_of_many_can_be_tried_without(tmp_path, page):
+    scenario = stagewise.generate.numeric(clients=140, edges=70, seed=0)
+    with serving(str(tmp_path / "a.db")) as client:
+        create(client, scenario, policy="fedcs")
+        ask(client, stagewise.participation.bernoulli(scenario, rounds=1, seed=0)[0])
+        page.goto(f"{client.address}/#/federation/a")
+        last = page.locator("#try label", has_text=scenario.edges.ids[-1])
+        with page.expect_response("**/try") as tried:
+            last.locator("input").check()
+        assert tried.value.request.post_data_json["down"] == [scenario.edges.ids[-1]]
+        page.wait_for_selector("text=As tried: ", timeout=60000)
         page.close()
 
 

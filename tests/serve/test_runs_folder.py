@@ -12,6 +12,7 @@ from stagewise.runs.config import Replanning
 from stagewise.runs.directory import RunDirectory
 from stagewise.serve.event_routes import rounds_of_run
 from stagewise.serve.runs_folder import RunsFolder
+from stagewise.simulator.start import resume
 
 OTHERS = "cryptography flwr torch mlxtend PIL pandas matplotlib jinja2 yaml distributed psycopg"
 OTHERS += " opentelemetry"
@@ -67,6 +68,21 @@ def test_rounds_of_a_run_are_read_again_only_when_there_are_more(tmp_path, monke
     assert [number for number, _, _ in newer(0)] == [1, 2]
     assert newer(2) == newer(2) == []
     assert len(read) == 1
+
+
+def test_of_a_run_that_went_back_the_newest_round_is_told_again(tmp_path):
+    """Also if it has as many rounds again before anybody looks: they are others now."""
+    small_run(tmp_path / "a", policy="fedcs", rounds=4, replanning=Replanning())
+    newer = rounds_of_run(RunsFolder(tmp_path), "a")
+    assert [number for number, _, _ in newer(-1)] == [0, 1, 2, 3]
+    RunDirectory(tmp_path / "a").roll_back(1)
+    assert [number for number, _, _ in newer(3)] == [1]
+    resume(tmp_path / "a")
+    assert [number for number, _, _ in newer(1)] == [2, 3]
+    RunDirectory(tmp_path / "a").roll_back(1)
+    resume(tmp_path / "a")
+    assert [number for number, _, _ in newer(3)] == [3]
+    assert newer(3) == []
 
 
 def test_a_file_is_read_on_from_where_its_reader_left_off(tmp_path):

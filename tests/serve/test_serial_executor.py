@@ -2,7 +2,9 @@
 
 import asyncio
 from functools import partial
+from random import Random
 from threading import Event
+from time import monotonic
 
 import pytest
 
@@ -63,31 +65,63 @@ def slow_calls(count):
 
 def test_slow_calls_hold_up_the_start_of_a_quick_one_by_as_long_as_each_may_be_quick(monkeypatch):
     """Three of four threads are slow: the quick one waits for three starts, then for nobody."""
-    waited, wait = [], asyncio.wait
+    monkeypatch.setattr(serial_executor, "_QUICK_S", 0.05)
     slow, go_on, began, ended = slow_calls(3)
 
-    async def counted(doing, timeout):
-        waited.append(timeout)
-        return await wait(doing, timeout=timeout)
-
-    monkeypatch.setattr(serial_executor.asyncio, "wait", counted)
-
     async def at_once(executor):
+        asked = monotonic()
         under_way = [asyncio.create_task(run(executor, *call)) for call in slow]
         await asyncio.sleep(0)
         second = asyncio.create_task(run(executor, "0", lambda: list(ended)))
         found = await run(executor, "quick", lambda: (list(began), list(ended)))
-        before = len(waited)
+        waited = monotonic() - asked
         again = await run(executor, "quick", lambda: list(ended))
         go_on.set()
         await asyncio.gather(*under_way)
-        return found, before, again, await second
+        return found, waited, again, await second
 
-    found, before, again, after_its_key = carried_out(at_once)
+    found, waited, again, after_its_key = carried_out(at_once)
     assert found == ([0, 1, 2], [])
-    assert waited[:before] == [serial_executor._QUICK_S] * 4  # of three slow ones, and its own
+    assert waited >= 3 * 0.05
     assert again == []  # nothing but slow calls is under way, and the next starts at once
     assert 0 in after_its_key
+
+
+def test_each_is_carried_out_once_in_the_order_of_its_key_some_of_them_slow(monkeypatch):
+    """Threads take over from one another all the time, and some callers go away."""
+    monkeypatch.setattr(serial_executor, "_QUICK_S", 0.001)
+    draw = Random(0)
+    began, busy = {str(key): [] for key in range(6)}, set()
+
+    def work(key, number, seconds):
+        assert key not in busy
+        busy.add(key)
+        Event().wait(seconds)
+        began[key].append(number)
+        busy.remove(key)
+        return key, number
+
+    async def at_once(executor):
+        tasks = {}
+        for number in range(40):
+            for key in began:
+                seconds = 0.004 if draw.random() < 0.1 else 0.0
+                call = run(executor, key, partial(work, key, number, seconds))
+                tasks[key, number] = asyncio.create_task(call)
+            await asyncio.sleep(draw.choice([0, 0.002, 0.006]))
+            while sum(not task.done() for task in tasks.values()) > 20:
+                await asyncio.sleep(0.001)
+            if number % 10 == 0:
+                tasks["5", number].cancel()
+        return await asyncio.gather(*tasks.values(), return_exceptions=True), list(tasks)
+
+    monkeypatch.setattr(serial_executor, "AT_ONCE", 1000)
+    answers, asked = carried_out(at_once)
+    for answer, call in zip(answers, asked, strict=True):
+        assert answer == call or isinstance(answer, asyncio.CancelledError)
+    for key, numbers in began.items():
+        assert numbers == sorted(set(numbers))
+        assert len(numbers) == 40 or key == "5"
 
 
 def test_with_a_slow_call_in_every_thread_others_wait_until_one_is_done():

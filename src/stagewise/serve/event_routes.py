@@ -82,11 +82,15 @@ def jobs_of(queue: JobQueue, federation: str) -> Callable[[], list[tuple[None, s
 
 
 def rounds_of_run(folder: RunsFolder, run: str) -> Events:
-    """The complete rounds of a run; files are read again only when another one is."""
+    """The complete rounds of a run; files are read again only when another one is.
+
+    Of a run that went back, the newest round is told again: those before it may be others now.
+    """
     seen: tuple[int, int] | None = None
+    told: bytes | None = None  # the line of the last one known, as it was
 
     def newer(last: int) -> list[tuple[int | None, str, bytes]]:
-        nonlocal seen
+        nonlocal seen, told
         try:
             found = (folder.folder(run) / CHECKPOINT).stat()
         except FileNotFoundError:  # before the first
@@ -95,9 +99,12 @@ def rounds_of_run(folder: RunsFolder, run: str) -> Events:
         newest = found.st_mtime_ns, found.st_ino
         if newest == seen:
             return []
-        lines = folder.content(run, ROUNDS, last + 1).splitlines()
+        lines = folder.content(run, ROUNDS).splitlines()
         seen = newest
-        return [(n, "round", line) for n, line in enumerate(lines, last + 1)]
+        before, told = told, lines[-1] if lines else None
+        went_back = last >= len(lines) or (before is not None and before != lines[last])
+        first = max(0, len(lines) - 1) if went_back else last + 1
+        return [(n, "round", lines[n]) for n in range(first, len(lines))]
 
     return newer
 

@@ -45,6 +45,32 @@ class CreateRequest(FederationSettings, kw_only=True, frozen=True, forbid_unknow
     scenario: str
 
 
+# Routes are tried in their order: first the one that every round asks.
+@router.post(
+    "/federations/{name}/decisions",
+    openapi_extra=body_schema(list[str] | RoundRequest, ["c0", "c1"]),
+)
+async def decide(request: Request, name: FederationName) -> Response:
+    """Decide a round: a line of a rounds file comes in, a line of a decisions file goes out.
+
+    The same `round`, or the same `Idempotency-Key`, gives the same decision however often it is asked.
+    """
+    service = service_of(request)
+    allowed(request, "decide", name)
+    key = key_of(request)
+    with service.decisions.place(_key(name)) as place:
+        body = await body_in_time(request, "decide")
+        decided = await place.run(
+            lambda: service.federations.cached(name).decide(_round_request(body), key)
+        )
+    headers = {}
+    if decided.new is not None:
+        service.metrics.decided(decided.new)
+    if decided.edge_weights is not None:
+        headers["Stagewise-Edge-Weights"] = "yes"  # at /rounds/N
+    return Response(decided.line + b"\n", 200, headers, "application/json")
+
+
 @router.get("/methods")
 def methods(request: Request) -> Response:
     """The names of all policies."""
@@ -140,31 +166,6 @@ def scenario(request: Request, name: FederationName) -> Response:
     return Response(
         content, media_type="application/octet-stream" if binary else "application/json"
     )
-
-
-@router.post(
-    "/federations/{name}/decisions",
-    openapi_extra=body_schema(list[str] | RoundRequest, ["c0", "c1"]),
-)
-async def decide(request: Request, name: FederationName) -> Response:
-    """Decide a round: a line of a rounds file comes in, a line of a decisions file goes out.
-
-    The same `round`, or the same `Idempotency-Key`, gives the same decision however often it is asked.
-    """
-    service = service_of(request)
-    allowed(request, "decide", name)
-    key = key_of(request)
-    with service.decisions.place(_key(name)) as place:
-        body = await body_in_time(request, "decide")
-        decided = await place.run(
-            lambda: service.federations.cached(name).decide(_round_request(body), key)
-        )
-    headers = {}
-    if decided.new is not None:
-        service.metrics.decided(decided.new)
-    if decided.edge_weights is not None:
-        headers["Stagewise-Edge-Weights"] = "yes"  # at /rounds/N
-    return Response(decided.line + b"\n", 200, headers, "application/json")
 
 
 @router.post(

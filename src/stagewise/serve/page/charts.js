@@ -34,6 +34,32 @@ function layoutOf(chart) {
   };
 }
 
+// Charts that are to be drawn, one after the other: whoever moves the slider meanwhile waits for one at the most.
+const waiting = new Set();
+let drawing = null;
+
+async function drawWaiting() {
+  try {
+    const { react } = await plotly();
+    while (waiting.size) {
+      const made = nearest();
+      waiting.delete(made);
+      await (fromView(made) > 0 ? idle() : nextFrame());
+      if (open.has(made)) made.draw(react);
+    }
+  } finally { drawing = null; }
+}
+
+// How far a section is from what is seen, in pixels; 0 where a part of it is.
+function fromView(made) {
+  const { top, bottom } = made.getBoundingClientRect();
+  return Math.max(0, top - innerHeight, -bottom);
+}
+
+const nearest = () => [...waiting].reduce((best, made) => (fromView(made) < fromView(best) ? made : best));
+const nextFrame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+const idle = () => new Promise((resolve) => (window.requestIdleCallback ?? setTimeout)(resolve, { timeout: 500 }));
+
 // A section with a chart; `draw(chart)` fills chart.traces from what is known now.
 export function chartSection(title, chart) {
   const box = el("div", { class: "chart", role: "img", "aria-label": title });
@@ -42,19 +68,25 @@ export function chartSection(title, chart) {
     const found = chart.traces.flatMap((trace) => trace.x.map((x, place) => [trace.name ?? title, x, trace.y[place]]));
     keep(`${name}.csv`, csv(["series", chart.x, chart.y], found), "text/csv");
   };
-  const picture = (format) => async () =>
+  const picture = (format) => async () => {
+    await drawing;
     (await plotly()).downloadImage(box, { format, width: 1000, height: 560, filename: name });
+  };
   const made = section(title, [["PNG", picture("png")], ["SVG", picture("svg")], ["CSV", rows]], box);
-  made.redraw = async () => {
+  made.draw = (react) => {
+    if (chart.traces.length) react(box, chart.traces, layoutOf(chart), { displayModeBar: false, responsive: true });
+  };
+  // What is known now is drawn soon; the promise is kept when all that waits is.
+  made.redraw = () => {
     chart.draw(chart);
     made.hidden = chart.traces.length === 0;
-    if (made.hidden) return;
-    const { react } = await plotly();
-    if (open.has(made) && chart.traces.length) react(box, chart.traces, layoutOf(chart), { displayModeBar: false, responsive: true });
+    if (made.hidden) return drawing;
+    waiting.add(made);
+    drawing ??= drawWaiting();
+    return drawing;
   };
   open.add(made);
   return made;
 }
 
-export function closeCharts() { open.clear(); }
-export function redrawCharts() { for (const made of open) made.redraw(); }
+export function closeCharts() { open.clear(); waiting.clear(); }

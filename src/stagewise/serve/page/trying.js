@@ -37,11 +37,11 @@ export class TryPanel {
       this.fields.set(name, { field, group, usual });
       return el("label", {}, text, field);
     }));
-    const edges = el("fieldset", {}, el("legend", {}, "Edges that are out"), ...world.edges.slice(0, 60).map((edge) => {
+    const edges = el("fieldset", {}, el("legend", {}, "Edges that are out (or click one on the map)"), el("div", { class: "boxes" }, ...world.edges.map((edge) => {
       const box = el("input", { type: "checkbox", onchange: () => this.later() });
       this.downs.set(edge.id, box);
       return el("label", {}, box, edge.id);
-    }));
+    })));
     this.client = el("select", { "aria-label": "Client", onchange: () => this.#showClient(), onfocus: () => this.#offer(Infinity) });
     this.#offer(MANY);
     this.online = el("select", { "aria-label": "In this round", onchange: () => this.#switch() },
@@ -67,7 +67,10 @@ export class TryPanel {
     const { world } = this.source;
     if (edge !== undefined) {
       const box = this.downs.get(world.edges[edge].id);
-      if (box) { box.checked = !box.checked; this.later(); }
+      box.checked = !box.checked;
+      const list = box.closest(".boxes");
+      list.scrollTop = box.parentElement.offsetTop - list.offsetTop - 20;
+      this.later();
       return;
     }
     const id = world.clients[client].id;

@@ -99,7 +99,10 @@ export async function oneSource(main, kind, name, play, signal) {
   const matrix = new MatrixPicture(source, (found) => select(found));
   const caption = el("p", { class: "soft" });
   const more = kind === "federation"
-    ? el("button", { type: "button", id: "more", onclick: async () => { more.disabled = true; try { await drawRounds(source, 10); } finally { more.disabled = false; } } }, "Draw and decide 10 rounds")
+    ? el("button", { type: "button", id: "more", onclick: async () => {
+      more.disabled = true;
+      try { await drawRounds(source, 10); } catch (error) { verdict.textContent = error.message; } finally { more.disabled = false; }
+    } }, "Draw and decide 10 rounds")
     : null;
   const replan = kind === "federation"
     ? el("button", { type: "button", id: "replan", onclick: () => json("POST", source.path("/plans"), {}).catch((error) => { verdict.textContent = error.message; }) }, "Plan again")
@@ -169,8 +172,10 @@ export async function oneSource(main, kind, name, play, signal) {
     el("div", { class: "player" }, playing, slider, shown),
     el("div", { class: "grid" }, mapBox, trying.element, data, kld, ...charts.slice(0, 5), charts[5], who, matrixBox, tableBox));
 
-  // Sections of the plan that is followed now, and a button for another one unless the policy plans again by itself.
+  // Sections of the plan that is followed now, and buttons for what can be asked: another plan unless the policy plans
+  // again by itself, and rounds once there is a policy.
   function showPlan() {
+    if (more) more.hidden = source.summary.state !== "ready";
     if (replan) replan.hidden = !source.plan || REPLANS.some((trigger) => source.summary.settings[trigger] !== null);
     if (source.plan === planShown) return;
     planShown = source.plan;
