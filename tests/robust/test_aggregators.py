@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from stagewise.robust.labels import BiasRise
-from stagewise.robust.norms import TOO_LARGE, NormLimits, judge_norms, large_updates, learned_limits
+from stagewise.robust.norms import TOO_LARGE, NormLimits, judge_norms, learned_limits
 from stagewise.robust.rules import AGGREGATORS, combine, multi_krum
 from stagewise.robust.safeguards import UpdateFigures, judge_updates
 
@@ -98,12 +98,9 @@ def test_one_large_update_is_chance_and_two_are_not():
     assert repeating == {"a"}
     refused = judge_norms({"a": 7.0, "b": 7.0}, limits, repeating)
     assert refused.keys() == {"a"}
-    assert "is 7: must be at most 6 by the rounds before, as one before" in refused["a"]
+    assert "is 7: must be at most 6 by the rounds before, as the one before" in refused["a"]
     assert judge_norms({"a": 1.0, "b": 51.0}, limits, repeating).keys() == {"b"}
-    # A small one between two large ones is no excuse; a defence forgets after a round.
-    assert judge_norms({"a": 7.0}, limits, repeating).keys() == {"a"}
-    assert repeating == {"a", "b"}
-    assert large_updates({"a": 7.0, "b": 1.0}, limits) == {"a"}
+    assert repeating == {"b"}
     assert judge_norms({"a": float("nan")}, limits, set()).keys() == {"a"}
 
 

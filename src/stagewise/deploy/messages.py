@@ -73,7 +73,7 @@ class EdgeOrder(_Body, frozen=True):
     limits: NormLimits | None = None
     """How large the updates of its clients may be; None: as those beside them."""
     repeating: tuple[str, ...] = ()
-    """Clients of whose last round an update was beyond the lower limit."""
+    """Clients whose last update was beyond the lower limit."""
     offenders: frozenset[str] = frozenset()
     """Clients with an update that was rejected by what it did to the biases of the outputs."""
     outputs: OutputBias | None = None

@@ -24,7 +24,7 @@ LEAST_NORMS = 8
 REJECT_SPREADS, REJECT_FACTOR = 6.0, 50.0
 """An update is rejected beyond so many spreads above the median, but not below that many times it."""
 REPEAT_SPREADS, REPEAT_FACTOR = 3.0, 8.0
-"""The same for a client that had an update beyond this lower limit: one may be chance, two are not."""
+"""The same for an update that follows one beyond this lower limit: one may be chance, two are not."""
 DOUBTFUL_SPREADS, DOUBTFUL_FACTOR = 2.0, 3.0
 """The same for an update that there are other reasons to doubt."""
 
@@ -37,7 +37,7 @@ class NormLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reject: float
     """What lies beyond it is rejected."""
     repeat: float
-    """What lies beyond it is counted once: no other update of its round and its next may."""
+    """What lies beyond it is counted once: the client's next update must not."""
     doubtful: float
     """What lies beyond it is rejected where there are other reasons to doubt it."""
 
@@ -80,10 +80,10 @@ def judge_norms(
 ) -> dict[Name, str]:
     """Which of the updates of an edge round are rejected, and why.
 
-    `repeating` are those with an update beyond the lower limit before; those of `norms` are added.
+    `repeating` are those whose last update was beyond the lower limit; they are brought up to date.
     `doubts` are other reasons to doubt updates.
     """
-    limits = _limits(norms, learned)
+    limits = peer_limits(np.array(list(norms.values()))) if learned is None else learned
     source = "the updates beside it" if learned is None else "the rounds before"
     refused: dict[Name, str] = {}
     for name, norm in norms.items():
@@ -91,20 +91,10 @@ def judge_norms(
         if name in doubts:
             limit, more = limits.doubtful, f", as {doubts[name]}"
         elif name in repeating:
-            limit, more = limits.repeat, ", as one before was too large"
+            limit, more = limits.repeat, ", as the one before was too large"
         if not norm <= limit:
             refused[name] = (
                 f"the norm of its update is {norm:.4g}: must be at most {limit:.4g} by {source}{more}"
             )
-    repeating |= large_updates(norms, learned)
+        (repeating.discard if norm <= limits.repeat else repeating.add)(name)
     return refused
-
-
-def large_updates(norms: Mapping[Name, float], learned: NormLimits | None) -> set[Name]:
-    """Whose updates are beyond the lower limit."""
-    limit = _limits(norms, learned).repeat
-    return {name for name, norm in norms.items() if not norm <= limit}
-
-
-def _limits(norms: Mapping[Name, float], learned: NormLimits | None) -> NormLimits:
-    return peer_limits(np.array(list(norms.values()))) if learned is None else learned

@@ -19,7 +19,7 @@ class Safeguards:
     edges: NormLimits | None = None
     """The same of edges."""
     repeating: tuple[int, ...] = ()
-    """Clients, by number, of whose last round an update was beyond `NormLimits.repeat`."""
+    """Clients, by number, whose last update was beyond `NormLimits.repeat`."""
     offenders: frozenset[int] = frozenset()
     """Clients, by number, that have sent an update that was rejected by what it did to the biases."""
     labels: LabelRule | None = None

@@ -8,7 +8,7 @@ import numpy as np
 
 from stagewise.outcomes import RoundAccount, State
 from stagewise.robust.labels import HIGH_RISE, BiasRise, LabelRule, OutputBias, judge_rise
-from stagewise.robust.norms import NormLimits, judge_norms, large_updates, learned_limits
+from stagewise.robust.norms import NormLimits, judge_norms, learned_limits
 from stagewise.robust.rules import Aggregator
 from stagewise.robust.safeguards import Safeguards, UpdateFigures, judge_updates
 from stagewise.runs.events import Event
@@ -90,15 +90,12 @@ class Defence:
         """Learn from a round: what was found of clients' updates, and the norms of edges' models."""
         guard, arrived = self.safeguards(), sorted(updates)
         rejected: set[int] = set()
-        repeating, large = set(self._repeating), set[int]()
         events = []
         by_judgement: dict[tuple[int, int], dict[int, UpdateFigures]] = {}
         for edge_round, edge, client, figures in arrived:
             by_judgement.setdefault((edge_round, edge), {})[client] = figures
         for (edge_round, edge), found in by_judgement.items():
-            judged = judge_updates(found, guard.updates, repeating, guard.offenders)
-            norms = {client: figures.norm for client, figures in found.items()}
-            large |= large_updates(norms, guard.updates)
+            judged = judge_updates(found, guard.updates, self._repeating, guard.offenders)
             for client, reason in judged.items():
                 rejected.add(client)
                 biases = found[client].biases
@@ -106,7 +103,6 @@ class Defence:
                     self._offenders |= {client}
                 where = {"edge": self._scenario.edges.ids[edge], "edge_round": edge_round}
                 events.append(self._event(index, "rejected", reason, client, **where))
-        self._repeating = self._repeating.difference(update.client for update in arrived) | large
         for edge, reason in judge_norms(edges, guard.edges, set()).items():
             name = self._scenario.edges.ids[edge]
             events.append(Event(round=index, kind="rejected", edge=name, reason=reason))
