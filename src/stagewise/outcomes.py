@@ -20,7 +20,7 @@ dictionaries of these."""
 
 
 class RoundAccount(NamedTuple):
-    """The norms of all updates of a round that was trained here, and which of them count."""
+    """What was found of all updates of a round that was trained here, and which of them count."""
 
     client: IntArray
     """By rising number, shape (clients,)."""
@@ -28,6 +28,8 @@ class RoundAccount(NamedTuple):
     """The edge of each."""
     norms: FloatArray
     """Shape (edge rounds, clients)."""
+    rises: FloatArray
+    """What each does to the biases of the outputs, by `BiasRise`; (edge rounds, clients, 2)."""
     counted: BoolArray
     """Which updates are in their edge's model, shape (edge rounds, clients)."""
     edge_norms: dict[int, float]

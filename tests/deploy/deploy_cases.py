@@ -40,7 +40,7 @@ def fates(trained):
 
 
 def same_figures(trained, expected):
-    """The losses and norms that the simulator has, also where edges and clients report them."""
+    """What the simulator finds of updates, also where edges and clients report it."""
     last = max(report.edge_round for report in expected.clients)
     names = {0: ["loss_before"], last: ["loss_after", "update_norm"]}
     found = {(report.client, report.edge_round): report for report in trained.clients}

@@ -216,6 +216,8 @@ def play(
 class Evaluator:
     """In place of a trainer where nothing is trained."""
 
+    output_bias = None
+
     def initial_weights(self) -> dict[str, Any]:
         return {name: array.copy() for name, array in MODEL.items()}
 

@@ -5,6 +5,7 @@ import pytest
 
 from stagewise.deploy.aggregation import cloud_model, mean_model, model_fault, update_norm
 from stagewise.errors import StagewiseError
+from stagewise.robust.norms import TOO_LARGE
 
 
 def model(number, dtype=np.float32):
@@ -78,8 +79,9 @@ def test_the_norm_of_an_update_is_that_of_all_parameters():
     assert update_norm(before | statistics, after | moved) == update_norm(before, after)
 
 
-def test_a_norm_that_is_too_large_to_represent_is_not_known():
-    assert update_norm({"w": np.zeros(2)}, {"w": np.full(2, 1e300)}) is None
+def test_a_norm_that_is_too_large_to_compute_is_the_largest_number():
+    assert update_norm({"w": np.zeros(2)}, {"w": np.full(2, 1e300)}) == TOO_LARGE
+    assert update_norm({"w": np.full(1, -1.7e308)}, {"w": np.full(1, 1.7e308)}) == TOO_LARGE
     huge = np.finfo(np.float32).max
     single = {"w": np.full(4, huge, dtype=np.float32)}
     assert update_norm({"w": -single["w"]}, single) == pytest.approx(4 * float(huge))

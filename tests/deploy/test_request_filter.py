@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from stagewise.deploy.exchange import ClientReport
 from stagewise.deploy.limits import Rates, SeenOnce
+from stagewise.deploy.metrics import EdgeMetrics
 from stagewise.deploy.presence import GRACE_S, Contacts
 from stagewise.deploy.request_filter import (
     FLEET,
@@ -351,6 +353,9 @@ def test_metrics_for_whoever_shows_their_token() -> None:
     case = FilterCase()
     case.ask(f"{FLEET}send-node-heartbeat", case.signed())
     case.ask(f"{FLEET}send-node-heartbeat", case.signed("c9"))
+    edge = EdgeMetrics(case.filter.registry)
+    for fates in (["counted", "late"], ["counted"]):
+        edge.add([ClientReport("c0", "e0", 0, fate, "") for fate in fates], 1.5)
     for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic metrics"}):
         assert case.ask(METRICS, headers, client=HERE) == 401
     prometheus = {"authorization": "Bearer metrics"}
@@ -363,6 +368,13 @@ def test_metrics_for_whoever_shows_their_token() -> None:
     assert 'stagewise_refused_total{status="401"} 5.0' in lines
     assert 'stagewise_refused_total{status="403"} 1.0' in lines
     assert "stagewise_nodes_in_touch 0.0" in lines  # by the real clock, not the test's
+    assert "stagewise_rounds_total 2.0" in lines
+    assert "stagewise_round_seconds_total 3.0" in lines
+    found = [line for line in lines if line.startswith("stagewise_updates_total")]
+    values = {"counted": 2.0, "late": 1.0, "rejected": 0.0, "lost": 0.0}
+    assert sorted(found) == sorted(
+        f'stagewise_updates_total{{fate="{fate}"}} {value}' for fate, value in values.items()
+    )
 
 
 def test_rates_are_by_sender_and_forget_the_oldest() -> None:

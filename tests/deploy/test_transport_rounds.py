@@ -14,9 +14,9 @@ pytest.importorskip("torch")
 from deploy_cases import TASK, ManualClock, fates, largest_difference, same_figures, small_system
 from fake_channel import FakeChannel, changed
 
-from attacks import AttackedTrainer
+from attacks import AttackedTrainer, sign_flipped
 from stagewise.deploy.apps import client_app, edge_app
-from stagewise.deploy.exchange import RoundOrder
+from stagewise.deploy.exchange import RoundOrder, update_figures
 from stagewise.deploy.flat import Flat
 from stagewise.deploy.hierarchical import Hierarchical
 from stagewise.deploy.in_process import InProcess
@@ -30,7 +30,7 @@ from stagewise.deploy.messages import (
 )
 from stagewise.errors import StagewiseError
 from stagewise.robust.rules import AGGREGATORS
-from stagewise.runs.defence import Defence, UpdateNorm
+from stagewise.runs.defence import Defence, SeenUpdate
 from stagewise.training import Trainer, train_client
 from stagewise.world.rounds import Round
 
@@ -50,7 +50,7 @@ class Nodes:
     """A transport of either design over apps in this process; `channels` are those of the SuperLinks."""
 
     def __init__(self, design, task):
-        self.clock = ManualClock()
+        self.clock, self.counted = ManualClock(), []
         apps = {client: client_app.make_app(client, training(task, client)) for client in CLIENTS}
         if design == "F":
             self.channels = [FakeChannel(apps, self.clock)]
@@ -58,7 +58,7 @@ class Nodes:
             return
         below = {edge: FakeChannel(apps, self.clock) for edge in EDGES}
         above = {
-            edge: edge_app.make_app(edge, lambda channel=channel: channel)
+            edge: edge_app.make_app(edge, lambda channel=channel: channel, self.count)
             for edge, channel in below.items()
         }
         self.cloud = FakeChannel(above, self.clock)
@@ -68,6 +68,11 @@ class Nodes:
         }
         self.channels = list(below.values())
         self.transport = Hierarchical(SYSTEM, self.cloud)
+
+    def count(self, reports, seconds):
+        """What the edges count."""
+        assert seconds >= 0
+        self.counted += reports
 
     def replace(self, client, change):
         """Let `change` turn the client's replies into others."""
@@ -109,6 +114,10 @@ def test_the_model_is_the_simulators(nodes, trainer):
         assert fates(trained) == fates(expected) == dict.fromkeys(ALL, "counted")
         assert trained.edges == expected.edges
         same_figures(trained, expected)
+        told = {(r.client, r.edge_round, r.fate) for r in nodes.counted}
+        at_edges = ALL if isinstance(nodes.transport, Hierarchical) else ()
+        assert told == {(*key, "counted") for key in at_edges}
+        nodes.counted.clear()
         weights = trained.weights
     assert largest_difference(weights, trainer.initial_weights()) > 1e-3
 
@@ -543,11 +552,26 @@ def attack_of(nodes, client, attack):
 @pytest.mark.parametrize("aggregator", AGGREGATORS)
 def test_wrong_updates_are_refused_as_in_the_simulator(nodes, trainer, aggregator):
     """In round 0, with nothing learned, and later by what was learned from it."""
+    refuse_as_the_simulator(nodes, trainer, Defence(SYSTEM, aggregator, 10), scaled_much, "norm of")
+
+
+@pytest.mark.fault(
+    "One client sends its update with the sign flipped",
+    "it is rejected, since it raises biases of labels that the client has no samples of",
+)
+@pytest.mark.parametrize("aggregator", ["mean", "median"])
+def test_what_no_training_gives_is_refused_as_in_the_simulator(nodes, trainer, aggregator):
+    defence = Defence(SYSTEM, aggregator, 10, trainer.output_bias)
+    refuse_as_the_simulator(
+        nodes, trainer, defence, sign_flipped, "labels that it has no samples of"
+    )
+
+
+def refuse_as_the_simulator(nodes, trainer, defence, attack, reason):
     attacker, index = CLIENTS[2], SYSTEM.clients.index[CLIENTS[2]]
-    attack_of(nodes, attacker, scaled_much)
-    defence = Defence(SYSTEM, aggregator, 10)
+    attack_of(nodes, attacker, attack)
     weights = trainer.initial_weights()
-    with AttackedTrainer(trainer.task, 1, scaled_much, [index]) as attacked:
+    with AttackedTrainer(trainer.task, 1, attack, [index]) as attacked:
         simulator = InProcess(SYSTEM, attacked)
         for round_index in range(3):
             given = RoundOrder(round_index, weights, GROUPS, 60.0, None, defence.safeguards())
@@ -557,10 +581,13 @@ def test_wrong_updates_are_refused_as_in_the_simulator(nodes, trainer, aggregato
             assert refused == {(attacker, step) for step in range(SYSTEM.edge_rounds)}
             assert fates(trained) == fates(expected)
             assert trained.edges == expected.edges
-            assert all("norm of its update" in r.reason for r in trained.clients if r.reason)
+            assert all(reason in r.reason for r in trained.clients if r.reason)
+            for ours, theirs in zip(trained.clients, expected.clients, strict=True):
+                assert ours.bias_rise == pytest.approx(theirs.bias_rise, abs=1e-4)
+                assert ours.foreign_rise == pytest.approx(theirs.foreign_rise, abs=1e-4)
             seen = [
-                UpdateNorm(
-                    r.edge_round, EDGES.index(r.edge), CLIENTS.index(r.client), r.update_norm
+                SeenUpdate(
+                    r.edge_round, EDGES.index(r.edge), CLIENTS.index(r.client), update_figures(r)
                 )
                 for r in trained.clients
             ]

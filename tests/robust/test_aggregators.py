@@ -1,6 +1,7 @@
 """The rules that combine models, against their definitions written out; and the limits of norms."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from stagewise.robust.norms import NormLimits, judge_norms, learned_limits, peer_limits
+from stagewise.robust.labels import BiasRise
+from stagewise.robust.norms import TOO_LARGE, NormLimits, judge_norms, learned_limits
 from stagewise.robust.rules import AGGREGATORS, combine, multi_krum
+from stagewise.robust.safeguards import UpdateFigures, judge_updates
 
 NUMBERS = st.floats(-1e3, 1e3, width=32)
 MODELS = st.integers(1, 9).flatmap(lambda n: arrays(np.float32, (n, 3), elements=NUMBERS))
@@ -74,8 +77,9 @@ def test_norms_are_limited_by_median_and_spread():
     spoilt = learned_limits(np.concatenate([usual, np.full(400, 1e9)]))
     assert spoilt.reject < 1e5
     equal = learned_limits(np.ones(8))
-    assert (equal.reject, equal.repeat) == pytest.approx((50.0, 6.0))
+    assert (equal.reject, equal.repeat, equal.doubtful) == pytest.approx((50.0, 8.0, 3.0))
     assert learned_limits(np.ones(7)) is None
+    assert learned_limits(np.array([1.0] * 7 + [TOO_LARGE])) is None
     assert learned_limits(np.zeros(100)) is None
 
 
@@ -84,11 +88,12 @@ def test_before_anything_is_known_updates_are_compared_with_each_other():
     assert judge_norms({"a": 1.0, "c": 1e6}, None, set()).keys() == {"c"}
     assert judge_norms({"c": 1e6}, None, set()) == {}
     assert judge_norms({"c": np.inf}, None, set()).keys() == {"c"}
-    assert peer_limits(np.array([0.0, 0.0])).reject == np.finfo(float).max
+    assert judge_norms({"a": TOO_LARGE, "b": TOO_LARGE}, None, set()).keys() == {"a", "b"}
+    assert judge_norms({"a": 0.0, "b": 0.0}, None, set()) == {}
 
 
 def test_one_large_update_is_chance_and_two_are_not():
-    limits, repeating = NormLimits(reject=50.0, repeat=6.0), set()
+    limits, repeating = NormLimits(reject=50.0, repeat=6.0, doubtful=3.0), set()
     assert judge_norms({"a": 7.0, "b": 1.0}, limits, repeating) == {}
     assert repeating == {"a"}
     refused = judge_norms({"a": 7.0, "b": 7.0}, limits, repeating)
@@ -97,6 +102,29 @@ def test_one_large_update_is_chance_and_two_are_not():
     assert judge_norms({"a": 1.0, "b": 51.0}, limits, repeating).keys() == {"b"}
     assert repeating == {"b"}
     assert judge_norms({"a": float("nan")}, limits, set()).keys() == {"a"}
+
+
+def test_an_update_that_there_are_reasons_to_doubt_may_not_be_large():
+    limits = NormLimits(reject=50.0, repeat=6.0, doubtful=3.0)
+    judge = partial(judge_updates, learned=limits, repeating=set())
+    large, usual = UpdateFigures(4.0), UpdateFigures(2.0)
+    assert judge({"a": large, "b": large}, offenders={"b"}).keys() == {"b"}
+    assert judge({"b": usual}, offenders={"b"}) == {}
+    high, low = BiasRise(0.7, 0.0), BiasRise(0.5, 0.0)
+    found = {
+        "a": UpdateFigures(4.0, high),
+        "b": UpdateFigures(4.0, low),
+        "c": UpdateFigures(2.0, high),
+    }
+    refused = judge(found, offenders=set())
+    assert refused.keys() == {"a"} and "by 0.70 of what it can" in refused["a"]
+    # Before anything is learned all may raise the biases much.
+    assert judge_updates({"a": found["a"], "b": usual}, None, set(), set()) == {}
+    wrong = {
+        "a": UpdateFigures(1.0, BiasRise(2.0, 0.0)),
+        "b": UpdateFigures(1.0, BiasRise(0.1, 0.5)),
+    }
+    assert judge(wrong, offenders=set()).keys() == {"a", "b"}
 
 
 def test_models_without_a_share_may_be_all_that_is_kept():

@@ -115,6 +115,19 @@ def test_check_run_verifies_every_line(whole, run, capsys):
     assert f"{KEPT[0]}: damaged" in "".join(capsys.readouterr())
 
 
+def test_plans_ordered_in_undone_rounds_go_with_them(run):
+    """In a deployment other clients may answer, and the plan be another."""
+    plans = run / "plans"
+    before = sorted(path.name for path in plans.iterdir())
+    for ordered_in in (5, 6, 7):
+        for suffix in (".json", ".json.library.safetensors"):
+            (plans / f"round-{ordered_in:06d}{suffix}").touch()
+    names = ["round-000005.json", "round-000005.json.library.safetensors"]
+    RunDirectory(run).roll_back(5)
+    assert sorted(path.name for path in plans.iterdir()) == sorted({*before, *names})
+    assert before and not any(name > names[1] for name in before)
+
+
 def test_a_run_of_an_earlier_version_goes_on_without_a_chain(whole, run):
     (run / "chain.jsonl").unlink()
     shutil.rmtree(run / "checkpoints")

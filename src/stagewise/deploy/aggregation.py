@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stagewise.errors import StagewiseError
+from stagewise.robust.norms import TOO_LARGE
 from stagewise.robust.rules import Aggregator, combine
 from stagewise.world.scenario import BoolArray
 
@@ -78,8 +79,8 @@ def cloud_model(
     return model, [edge for (edge, _, _), is_kept in zip(counted, kept, strict=True) if not is_kept]
 
 
-def update_norm(before: ModelWeights, after: ModelWeights) -> float | None:
-    """The Euclidean norm of the change of all parameters; None where it is too large to represent.
+def update_norm(before: ModelWeights, after: ModelWeights) -> float:
+    """The Euclidean norm of the change of all parameters, or `TOO_LARGE`.
 
     The running statistics of normalisation layers are no parameters.
     """
@@ -90,7 +91,7 @@ def update_norm(before: ModelWeights, after: ModelWeights) -> float | None:
             if np.issubdtype(array.dtype, np.floating) and not name.endswith(_STATISTICS)
         ]
         norm = float(np.linalg.norm(norms))
-    return norm if np.isfinite(norm) else None
+    return min(norm, TOO_LARGE)
 
 
 def model_fault(model: ModelWeights | None, like: ModelWeights) -> str:

@@ -14,7 +14,14 @@ from stagewise.deploy.accounts import reconcile
 from stagewise.deploy.availability import observed_round
 from stagewise.deploy.costs import MeasuredCosts, modelled_energy_j
 from stagewise.deploy.deadlines import Deadlines
-from stagewise.deploy.exchange import Presence, RoundOrder, TrainedRound, Transport, count_fates
+from stagewise.deploy.exchange import (
+    Presence,
+    RoundOrder,
+    TrainedRound,
+    Transport,
+    count_fates,
+    update_figures,
+)
 from stagewise.deploy.outcome import outcome_of
 from stagewise.deploy.records import DesignName, LiveRecord, Phase, StatusRecord
 from stagewise.errors import StagewiseError
@@ -22,8 +29,9 @@ from stagewise.fates import FATES
 from stagewise.loop import unknown_losses
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import Outcome, trains_anything
+from stagewise.robust.labels import OutputBias
 from stagewise.runs.config import RunConfig
-from stagewise.runs.defence import Defence, UpdateNorm
+from stagewise.runs.defence import Defence, SeenUpdate
 from stagewise.runs.events import Event
 from stagewise.world.costs import UNASSIGNED, edge_costs
 from stagewise.world.rounds import Round
@@ -54,6 +62,8 @@ class Coordinator:
     costs: MeasuredCosts
     measured_costs: bool = False
     """Whether decisions use the delays that were measured."""
+    output_bias: OutputBias | None = None
+    """What updates may do to the biases of the outputs; None where that is not known."""
     report: Callable[[StatusRecord], None] = lambda status: None
     patience_s: float = PATIENCE_S
     live: LiveRecord | None = None
@@ -61,8 +71,8 @@ class Coordinator:
     _roll_call_s: float = 0.0
 
     def __post_init__(self) -> None:
-        config = self.config
-        self.defence = Defence(self.scenario, config.aggregator, config.quarantine_rounds)
+        settings = self.config.aggregator, self.config.quarantine_rounds
+        self.defence = Defence(self.scenario, *settings, self.output_bias)
         self.events: Sequence[Event] = ()
         self._status = StatusRecord(
             design=self.design, rounds=self.config.rounds, pid=os.getpid(), fates=count_fates(())
@@ -94,7 +104,7 @@ class Coordinator:
         trained, faults = reconcile(order, self._train(order), edge_rounds)
         self.live = self._live_record(decision, expected_s, order, trained, faults)
         self._learn(self.live)
-        self.events = self._learn_norms(trained, order.round)
+        self.events = self._learn_updates(trained, order.round)
         self.weights = trained.weights
         outcome = outcome_of(decision, trained.clients, trained.edges)
         if not self.config.evaluates(order.round):
@@ -149,13 +159,13 @@ class Coordinator:
             faults=so_far.faults + len(live.faults),
         )
 
-    def _learn_norms(self, trained: TrainedRound, index: int) -> list[Event]:
+    def _learn_updates(self, trained: TrainedRound, index: int) -> list[Event]:
         """Let the defence learn; an edge that fails takes what it saw with it."""
         clients, edges = self.scenario.clients.index, self.scenario.edges.index
         updates = [
-            UpdateNorm(r.edge_round, edges[r.edge], clients[r.client], r.update_norm)
+            SeenUpdate(r.edge_round, edges[r.edge], clients[r.client], figures)
             for r in trained.clients
-            if r.update_norm is not None
+            if (figures := update_figures(r)) is not None
         ]
         models = {edges[r.edge]: r.update_norm for r in trained.edges if r.update_norm is not None}
         return self.defence.observe(index, updates, models)

@@ -5,11 +5,11 @@ The same code runs in the cloud for all edges (design F) and at every edge for i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from flwr.app import RecordDict
 
 from stagewise.deploy.aggregation import cloud_model, combined_model, model_fault, update_norm
@@ -21,6 +21,7 @@ from stagewise.deploy.exchange import (
     JudgedReply,
     RoundOrder,
     TrainedRound,
+    update_figures,
 )
 from stagewise.deploy.messages import (
     LONGEST_REASON,
@@ -35,8 +36,10 @@ from stagewise.deploy.messages import (
 )
 from stagewise.errors import StagewiseError, one_line, shown
 from stagewise.fates import Fate
+from stagewise.robust.labels import bias_rise
 from stagewise.robust.norms import judge_norms
 from stagewise.robust.rules import left_out
+from stagewise.robust.safeguards import judge_updates
 from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 def edge_orders(scenario: Scenario, order: RoundOrder, deadline_s: float) -> list[EdgeOrder]:
     """What each edge with clients is to do, with the samples that the scenario says they have."""
     index, data, guard = scenario.clients.index, scenario.clients.data, order.safeguards
+    labels = guard.labels
     return [
         EdgeOrder(
             round=order.round,
@@ -56,6 +60,11 @@ def edge_orders(scenario: Scenario, order: RoundOrder, deadline_s: float) -> lis
             aggregator=guard.aggregator,
             limits=guard.updates,
             repeating=tuple(client for client in members if index[client] in guard.repeating),
+            offenders=frozenset(client for client in members if index[client] in guard.offenders),
+            outputs=None if labels is None else labels.outputs,
+            held={}
+            if labels is None
+            else {client: tuple(labels.held[index[client]].tolist()) for client in members},
         )
         for edge, members in order.groups.items()
     ]
@@ -104,13 +113,12 @@ def _judged_edges(order: RoundOrder, edges: Sequence[EdgeResult]) -> list[EdgeRe
     norms: dict[str, float] = {}
     for edge in edges:
         if edge.weights is not None and edge.report.data:
-            norm = update_norm(order.weights, edge.weights)
-            norms[edge.report.edge] = math.inf if norm is None else norm
+            norms[edge.report.edge] = update_norm(order.weights, edge.weights)
     refused = judge_norms(norms, order.safeguards.edges, set())
     judged = []
     for edge in edges:
         name = edge.report.edge
-        if name in norms and math.isfinite(norms[name]):
+        if name in norms:
             edge = replace(edge, report=replace(edge.report, update_norm=norms[name]))
         judged.append(edge.refused(refused[name]) if name in refused else edge)
     return judged
@@ -164,8 +172,8 @@ class _EdgeTraining:
             if "train_s" in known:  # the client's word is taken for no more than it can be
                 known["train_s"] = min(known["train_s"], round_trip_s)
             asked = replace(asked, bytes_up=model_bytes(reply.content), **known)
-            if judged.fate == "counted":  # unless it is too large, which the edge round's end shows
-                self._arrived[asked.client] = asked, judged.weights
+            if judged.fate == "counted":  # unless it is wrong, which the edge round's end shows
+                self._arrived[asked.client] = self._with_rise(asked, judged.weights), judged.weights
             else:
                 self._report(asked, judged.fate, judged.reason)
 
@@ -202,8 +210,10 @@ class _EdgeTraining:
             if client in self._arrived
         }
         self._arrived = {}
-        norms = {client: _norm(report) for client, (report, _) in arrived.items()}
-        refused = judge_norms(norms, self.order.limits, self._repeating)
+        found = {client: update_figures(report) for client, (report, _) in arrived.items()}
+        known = {client: figures for client, figures in found.items() if figures is not None}
+        limits, offenders = self.order.limits, self.order.offenders
+        refused = judge_updates(known, limits, self._repeating, offenders)
         counted = [client for client in arrived if client not in refused]
         if counted:
             models, data = (
@@ -219,6 +229,15 @@ class _EdgeTraining:
             fate: Fate = "rejected" if client in refused else "counted"
             self._report(report, fate, refused.get(client, ""))
 
+    def _with_rise(self, report: ClientReport, model: ModelWeights) -> ClientReport:
+        outputs = self.order.outputs
+        if outputs is None:
+            return report
+        before, after = self.weights[outputs.name], model[outputs.name]
+        held = np.array(self.order.held[report.client])
+        rise, foreign = bias_rise(before, after, held, outputs)
+        return replace(report, bias_rise=rise, foreign_rise=foreign)
+
     def _client_order(self) -> ClientOrder:
         order = self.order
         return ClientOrder(round=order.round, edge_round=self._edge_round, edge=order.edge)
@@ -226,10 +245,6 @@ class _EdgeTraining:
     def _report(self, asked: ClientReport, fate: Fate, reason: str, **known: Any) -> None:
         reason = one_line(reason)[:LONGEST_REASON]
         self.reports.append(replace(asked, fate=fate, reason=reason, **known))
-
-
-def _norm(report: ClientReport) -> float:
-    return math.inf if report.update_norm is None else report.update_norm
 
 
 def judge_update(

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import msgspec
 
 from stagewise.fates import FATES, Fate
-from stagewise.robust.norms import Safeguards
+from stagewise.robust.labels import BiasRise
+from stagewise.robust.safeguards import Safeguards, UpdateFigures
 
 if TYPE_CHECKING:
     from stagewise.model_weights import ModelWeights
@@ -89,7 +90,11 @@ class ClientReport:
     loss_after: float | None = None
     """Of the last batch of this edge round."""
     update_norm: Norm | None = None
-    """The Euclidean norm of the update, as its receiver finds it."""
+    """The Euclidean norm of the update, as its receiver finds it; so are the next two."""
+    bias_rise: Norm | None = None
+    """By how much it raises the biases of the outputs, as a multiple of what training can."""
+    foreign_rise: Norm | None = None
+    """The share of that in labels that the client has no samples of."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,15 @@ class Transport(Protocol):
     def train_round(self, order: RoundOrder) -> TrainedRound:
         """One round; failures of clients and edges are fates in the result, not errors."""
         ...
+
+
+def update_figures(report: ClientReport) -> UpdateFigures | None:
+    """What an update is judged by; None for one that did not arrive as a model."""
+    if report.update_norm is None:
+        return None
+    if report.bias_rise is None or report.foreign_rise is None:
+        return UpdateFigures(report.update_norm)
+    return UpdateFigures(report.update_norm, BiasRise(report.bias_rise, report.foreign_rise))
 
 
 def count_fates(fates: Iterable[Fate]) -> dict[Fate, int]:

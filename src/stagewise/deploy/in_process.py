@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from stagewise.deploy.exchange import (
     RoundOrder,
     TrainedRound,
 )
+from stagewise.runs.defence import updates_seen
 from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -102,9 +104,12 @@ def _by_edge_round(
     known: dict[tuple[int, int], dict[str, Any]] = {}
     if figures.account is None:
         return known
-    for edge_round, norms in enumerate(figures.account.norms.tolist()):
-        for client, norm in zip(figures.client.tolist(), norms, strict=True):
-            known[client, edge_round] = {"update_norm": norm}
+    for update in updates_seen(figures.account):
+        norm, (rise, foreign) = update.figures
+        found = {"update_norm": norm, "bias_rise": rise, "foreign_rise": foreign}
+        known[update.client, update.edge_round] = {
+            name: value for name, value in found.items() if not math.isnan(value)
+        }
     for name, edge_round in (("loss_before", 0), ("loss_after", edge_rounds - 1)):
         values = getattr(figures, name).tolist()
         for client, value in zip(figures.client.tolist(), values, strict=True):

@@ -17,6 +17,7 @@ from safetensors.numpy import load, save
 
 from stagewise.deploy.exchange import ClientReport, Count, Seconds
 from stagewise.errors import StagewiseError, one_line
+from stagewise.robust.labels import OutputBias
 from stagewise.robust.norms import NormLimits
 from stagewise.robust.rules import Aggregator
 
@@ -73,6 +74,12 @@ class EdgeOrder(_Body, frozen=True):
     """How large the updates of its clients may be; None: as those beside them."""
     repeating: tuple[str, ...] = ()
     """Clients whose last update was beyond the lower limit."""
+    offenders: frozenset[str] = frozenset()
+    """Clients with an update that was rejected by what it did to the biases of the outputs."""
+    outputs: OutputBias | None = None
+    """What clients' updates may do to the biases of the outputs; None where that is not known."""
+    held: dict[str, tuple[bool, ...]] = {}
+    """By client, which labels it has samples of; empty without `outputs`."""
 
 
 class EdgeReply(_Body, frozen=True):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from stagewise.deploy.limits import Counts, Rates, SeenOnce
 from stagewise.deploy.metrics import CONTENT_TYPE, FilterMetrics
@@ -83,6 +84,8 @@ class RequestFilter:
     """Lets its owner read `/metrics`, and nothing else."""
     object_bytes: int
     contacts: Contacts = field(default_factory=Contacts)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    """Where `/metrics` finds counters, those of others too."""
     clock: Callable[[], float] = time.monotonic
     say: Callable[[str], None] = lambda line: print(line, flush=True)
     record: Callable[[dict[str, int]], None] = lambda refused: None
@@ -94,7 +97,7 @@ class RequestFilter:
         self._nodes = Rates(per_second=300, burst=1000)
         self._seen = SeenOnce()
         self._orders, self._replies = ChangeNotifier(), ChangeNotifier()
-        self._metrics = FilterMetrics(self.contacts)
+        self._metrics = FilterMetrics(self.contacts, self.registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -161,6 +161,7 @@ def run_session(
         deadlines=Deadlines(deployment.deadline_factor, HOPS[deployment.design]),
         costs=MeasuredCosts(world),
         measured_costs=deployment.measured_costs,
+        output_bias=trainer.output_bias,
         report=lambda status: save_status(status, path),
     )
     rounds = directory.online(world)[:done]

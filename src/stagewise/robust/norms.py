@@ -5,23 +5,28 @@ spread the median distance from it, scaled as a standard deviation. A part of th
 """
 
 from collections.abc import Hashable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from stagewise.robust.rules import Aggregator
 from stagewise.world.scenario import FloatArray
 
 Name = TypeVar("Name", bound=Hashable)
+
+TOO_LARGE = float(np.finfo(np.float64).max)
+"""Stands for a norm that cannot be computed; infinity has no place in files and messages."""
 
 LEAST_NORMS = 8
 """With fewer norms of earlier rounds an update is compared with those beside it."""
 
 REJECT_SPREADS, REJECT_FACTOR = 6.0, 50.0
 """An update is rejected beyond so many spreads above the median, but not below that many times it."""
-REPEAT_SPREADS, REPEAT_FACTOR = 3.0, 6.0
+REPEAT_SPREADS, REPEAT_FACTOR = 3.0, 8.0
 """The same for an update that follows one beyond this lower limit: one may be chance, two are not."""
+DOUBTFUL_SPREADS, DOUBTFUL_FACTOR = 2.0, 3.0
+"""The same for an update that there are other reasons to doubt."""
 
 _AS_DEVIATION = 1.4826
 
@@ -33,23 +38,13 @@ class NormLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What lies beyond it is rejected."""
     repeat: float
     """What lies beyond it is counted once: the client's next update must not."""
-
-
-class Safeguards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a round's models are combined, at edges and at the cloud, and what is left out."""
-
-    aggregator: Aggregator = "mean"
-    updates: NormLimits | None = None
-    """Of clients' updates; None as long as too little is known: then by the updates beside them."""
-    edges: NormLimits | None = None
-    """The same of edges."""
-    repeating: tuple[int, ...] = ()
-    """Clients, by number, whose last update was beyond `NormLimits.repeat`."""
+    doubtful: float
+    """What lies beyond it is rejected where there are other reasons to doubt it."""
 
 
 def learned_limits(norms: FloatArray) -> NormLimits | None:
     """The limits that follow from the norms of earlier rounds; None from too few."""
-    known = norms[np.isfinite(norms) & (norms > 0)]
+    known = norms[(norms > 0) & (norms < TOO_LARGE)]
     if len(known) < LEAST_NORMS:
         return None
     logs = np.log(known)
@@ -58,6 +53,7 @@ def learned_limits(norms: FloatArray) -> NormLimits | None:
     above = (
         max(REJECT_SPREADS * spread, np.log(REJECT_FACTOR)),
         max(REPEAT_SPREADS * spread, np.log(REPEAT_FACTOR)),
+        max(DOUBTFUL_SPREADS * spread, np.log(DOUBTFUL_FACTOR)),
     )
     return NormLimits(*(float(np.exp(middle + more)) for more in above))
 
@@ -66,32 +62,39 @@ def peer_limits(norms: FloatArray) -> NormLimits:
     """Limits by the norms beside it, where nothing is known from before.
 
     The median of an even number is the lower of the two in the middle: of two updates the smaller is
-    believed. One that has no other beside it may be of any size.
+    believed. One that has no other beside it may be of any size that can be computed.
     """
-    known = np.sort(norms[np.isfinite(norms) & (norms > 0)])
+    known = np.sort(norms[(norms > 0) & (norms < TOO_LARGE)])
     if len(norms) < 2 or len(known) == 0:
-        return NormLimits(np.finfo(np.float64).max, np.finfo(np.float64).max)
+        largest = float(np.nextafter(TOO_LARGE, 0))
+        return NormLimits(largest, largest, largest)
     middle = float(known[(len(known) - 1) // 2])
-    return NormLimits(REJECT_FACTOR * middle, REPEAT_FACTOR * middle)
+    return NormLimits(*(f * middle for f in (REJECT_FACTOR, REPEAT_FACTOR, DOUBTFUL_FACTOR)))
 
 
 def judge_norms(
-    norms: Mapping[Name, float], learned: NormLimits | None, repeating: set[Name]
+    norms: Mapping[Name, float],
+    learned: NormLimits | None,
+    repeating: set[Name],
+    doubts: Mapping[Name, str] = MappingProxyType({}),
 ) -> dict[Name, str]:
     """Which of the updates of an edge round are rejected, and why.
 
     `repeating` are those whose last update was beyond the lower limit; they are brought up to date.
+    `doubts` are other reasons to doubt updates.
     """
     limits = peer_limits(np.array(list(norms.values()))) if learned is None else learned
     source = "the updates beside it" if learned is None else "the rounds before"
     refused: dict[Name, str] = {}
     for name, norm in norms.items():
-        again = name in repeating
-        limit = limits.repeat if again else limits.reject
+        limit, more = limits.reject, ""
+        if name in doubts:
+            limit, more = limits.doubtful, f", as {doubts[name]}"
+        elif name in repeating:
+            limit, more = limits.repeat, ", as the one before was too large"
         if not norm <= limit:
             refused[name] = (
-                f"the norm of its update is {norm:.4g}: must be at most {limit:.4g} by {source}"
-                f"{', as the one before was too large' if again else ''}"
+                f"the norm of its update is {norm:.4g}: must be at most {limit:.4g} by {source}{more}"
             )
         (repeating.discard if norm <= limits.repeat else repeating.add)(name)
     return refused

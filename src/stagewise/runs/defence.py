@@ -7,8 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stagewise.outcomes import RoundAccount, State
-from stagewise.robust.norms import NormLimits, Safeguards, judge_norms, learned_limits
+from stagewise.robust.labels import HIGH_RISE, BiasRise, LabelRule, OutputBias, judge_rise
+from stagewise.robust.norms import NormLimits, judge_norms, learned_limits
 from stagewise.robust.rules import Aggregator
+from stagewise.robust.safeguards import Safeguards, UpdateFigures, judge_updates
 from stagewise.runs.events import Event
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, Scenario
@@ -19,38 +21,49 @@ OFFENCES = 2
 """The rounds with a rejected update after which a client is quarantined."""
 
 
-class UpdateNorm(NamedTuple):
-    """The norm of an update that arrived in a round; client and edge by their numbers."""
+class SeenUpdate(NamedTuple):
+    """An update that arrived in a round; client and edge by their numbers."""
 
     edge_round: int
     edge: int
     client: int
-    norm: float
+    figures: UpdateFigures
 
 
-def norms_seen(account: RoundAccount) -> list[UpdateNorm]:
-    """The norms of a round that was trained here."""
-    who = list(zip(account.group.tolist(), account.client.tolist(), strict=True))
+def updates_seen(account: RoundAccount) -> list[SeenUpdate]:
+    """The updates of a round that was trained here."""
+    who = account.group.tolist(), account.client.tolist()
     return [
-        UpdateNorm(edge_round, edge, client, norm)
-        for edge_round, norms in enumerate(account.norms.tolist())
-        for (edge, client), norm in zip(who, norms, strict=True)
+        SeenUpdate(edge_round, edge, client, UpdateFigures(norm, BiasRise(*rise)))
+        for edge_round, found in enumerate(
+            zip(account.norms.tolist(), account.rises.tolist(), strict=True)
+        )
+        for edge, client, norm, rise in zip(*who, *found, strict=True)
     ]
 
 
 class Defence:
-    """Learns from the norms of every round, whoever trained it; its state is in the checkpoint.
+    """Learns from the updates of every round, whoever trained it; its state is in the checkpoint.
 
     The limits for a round follow from the rounds before alone, so that edges need nothing but
     `safeguards` to judge as this does.
     """
 
-    def __init__(self, scenario: Scenario, aggregator: Aggregator, quarantine_rounds: int) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        aggregator: Aggregator,
+        quarantine_rounds: int,
+        outputs: OutputBias | None = None,
+    ) -> None:
         self._scenario, self._aggregator = scenario, aggregator
+        held = scenario.clients.label_counts > 0
+        self._labels = None if outputs is None else LabelRule(outputs, held)
         self._quarantine_rounds = quarantine_rounds
         self._norms: list[FloatArray] = []
         self._edge_norms: list[FloatArray] = []
         self._repeating: set[int] = set()
+        self._offenders: frozenset[int] = frozenset()
         self._offences = np.zeros(len(scenario.clients), np.int64)
         self._until = np.zeros(len(scenario.clients), np.int64)
         """The first round in which a client may serve again."""
@@ -62,6 +75,8 @@ class Defence:
             _limits(self._norms),
             _limits(self._edge_norms),
             tuple(sorted(self._repeating)),
+            self._offenders,
+            self._labels,
         )
 
     def admitted(self, round_: Round) -> Round:
@@ -70,29 +85,33 @@ class Defence:
         return replace(round_, online=round_.online & ~kept_out) if kept_out.any() else round_
 
     def observe(
-        self, index: int, updates: Iterable[UpdateNorm], edges: Mapping[int, float]
+        self, index: int, updates: Iterable[SeenUpdate], edges: Mapping[int, float]
     ) -> list[Event]:
-        """Learn from a round: the norms of clients' updates and of edges' models."""
+        """Learn from a round: what was found of clients' updates, and the norms of edges' models."""
         guard, arrived = self.safeguards(), sorted(updates)
-        offenders: set[int] = set()
+        rejected: set[int] = set()
         events = []
-        by_judgement: dict[tuple[int, int], dict[int, float]] = {}
-        for edge_round, edge, client, norm in arrived:
-            by_judgement.setdefault((edge_round, edge), {})[client] = norm
-        for (edge_round, edge), norms in by_judgement.items():
-            for client, reason in judge_norms(norms, guard.updates, self._repeating).items():
-                offenders.add(client)
+        by_judgement: dict[tuple[int, int], dict[int, UpdateFigures]] = {}
+        for edge_round, edge, client, figures in arrived:
+            by_judgement.setdefault((edge_round, edge), {})[client] = figures
+        for (edge_round, edge), found in by_judgement.items():
+            judged = judge_updates(found, guard.updates, self._repeating, guard.offenders)
+            for client, reason in judged.items():
+                rejected.add(client)
+                biases = found[client].biases
+                if judge_rise(biases) or biases.rise > HIGH_RISE:
+                    self._offenders |= {client}
                 where = {"edge": self._scenario.edges.ids[edge], "edge_round": edge_round}
                 events.append(self._event(index, "rejected", reason, client, **where))
         for edge, reason in judge_norms(edges, guard.edges, set()).items():
             name = self._scenario.edges.ids[edge]
             events.append(Event(round=index, kind="rejected", edge=name, reason=reason))
         if arrived:
-            norms_of_round = np.array([update.norm for update in arrived])
+            norms_of_round = np.array([update.figures.norm for update in arrived])
             self._norms = [*self._norms[1 - ROUNDS :], norms_of_round]
             self._edge_norms = [*self._edge_norms[1 - ROUNDS :], np.array(list(edges.values()))]
         return events + [
-            event for client in sorted(offenders) if (event := self._offend(index, client))
+            event for client in sorted(rejected) if (event := self._offend(index, client))
         ]
 
     def state(self) -> State:
@@ -101,6 +120,7 @@ class Defence:
             "norms": list(self._norms),
             "edge_norms": list(self._edge_norms),
             "repeating": sorted(self._repeating),
+            "offenders": sorted(self._offenders),
             "offences": self._offences,
             "until": self._until,
         }
@@ -110,6 +130,7 @@ class Defence:
         if state:
             self._norms, self._edge_norms = list(state["norms"]), list(state["edge_norms"])
             self._repeating = set(state["repeating"])
+            self._offenders = frozenset(state.get("offenders", ()))  # of earlier versions: none
             self._offences, self._until = state["offences"].copy(), state["until"].copy()
 
     def _offend(self, index: int, client: int) -> Event | None:

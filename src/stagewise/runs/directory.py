@@ -29,6 +29,7 @@ from stagewise.outcomes import State
 from stagewise.plans import Plan
 from stagewise.plans import load_plan as read_plan
 from stagewise.plans import save_plan as write_plan
+from stagewise.pool.library_file import library_name
 from stagewise.runs.chain import (
     CHAIN,
     chain_faults,
@@ -243,6 +244,7 @@ class RunDirectory:
                     stream.seek(kept)
             self._cut_events()
             self._cut_chain()
+            self._cut_plans()
             config = self.config()
             self._checkpoints.prune(config, complete - 1)
             yield Recorder(self, streams, config)
@@ -271,6 +273,15 @@ class RunDirectory:
         kept = [line + b"\n" for line, record in pairs if record.round < complete]
         if (self.path / CHAIN).exists():
             write_bytes(self.path / CHAIN, b"".join(kept))
+
+    def _cut_plans(self) -> None:
+        """Leave the plans ordered in complete rounds: in others, another may be ordered."""
+        kept = self._later_plan(self.complete).name
+        for path in self.later_plans():
+            if path.name >= kept:
+                for part in (path.with_name(library_name(path)), path):
+                    with explained(part):
+                        part.unlink(missing_ok=True)
 
     def _sweep(self) -> None:
         """Remove what a killed process had begun to write."""

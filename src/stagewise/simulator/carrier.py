@@ -9,7 +9,7 @@ import numpy as np
 from stagewise.decisions import Decision
 from stagewise.outcomes import Outcome, expected_outcome, trains_anything
 from stagewise.runs.config import RunConfig
-from stagewise.runs.defence import Defence, norms_seen
+from stagewise.runs.defence import Defence, updates_seen
 from stagewise.runs.events import Event
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 class SimulatedTraining:
-    """Trains and evaluates as a run's configuration says; updates that are too large do not count."""
+    """Trains and evaluates as a run's configuration says; wrong updates do not count."""
 
     def __init__(self, config: RunConfig, scenario: Scenario, trainer: "Trainer") -> None:
         self._config, self._trainer = config, trainer
         self.weights = trainer.initial_weights()
-        self.defence = Defence(scenario, config.aggregator, config.quarantine_rounds)
+        settings = config.aggregator, config.quarantine_rounds
+        self.defence = Defence(scenario, *settings, trainer.output_bias)
         self.events: Sequence[Event] = ()
 
     def carry_out(self, decision: Decision) -> Outcome:
@@ -57,7 +58,7 @@ class SimulatedTraining:
             safeguards=self.defence.safeguards(),
         )
         if figures.account is not None:
-            seen = norms_seen(figures.account), figures.account.edge_norms
+            seen = updates_seen(figures.account), figures.account.edge_norms
             self.events = self.defence.observe(decision.round.index, *seen)
         model_bytes = sum(array.nbytes for array in self.weights.values())
         return expected_outcome(decision, figures, model_bytes)

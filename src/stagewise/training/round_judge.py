@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from stagewise.outcomes import RoundAccount, TrainingFigures
-from stagewise.robust.norms import Safeguards, judge_norms
+from stagewise.robust.labels import BiasRise, bias_rise
+from stagewise.robust.norms import judge_norms
 from stagewise.robust.rules import combine, left_out
+from stagewise.robust.safeguards import Safeguards, UpdateFigures, judge_updates
 from stagewise.training.participants import Participants
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
@@ -21,12 +23,21 @@ class RoundJudge:
         self.who, self.safeguards = who, safeguards
         self._repeating = set(safeguards.repeating)
         self._counted: list[BoolArray] = []
+        self._rises: list[list[BiasRise]] = [[]]
+        """By edge round, the last of which is going on, and client."""
         self._reasons: dict[tuple[int, int], str] = {}
         self._edge_reasons: dict[int, str] = {}
         self._edge_norms = np.full(len(who.edge_share), np.nan)
         self._edges_counted = np.ones(len(who.edge_share), np.bool_)
         self._behind = np.zeros(len(who.edge_share))
         """The share of each edge's data that is behind its model."""
+
+    def see(self, before: FloatArray, after: FloatArray) -> None:
+        """Take the output biases of the next client's update: its edge's, and those it sends."""
+        labels, seen = self.safeguards.labels, self._rises[-1]
+        assert labels is not None
+        held = labels.held[self.who.clients[len(seen)]]
+        seen.append(bias_rise(before, after, held, labels.outputs))
 
     def counted(self, norms: FloatArray) -> BoolArray:
         """Which clients' updates of an edge round count in a mean."""
@@ -35,12 +46,16 @@ class RoundJudge:
         return counted
 
     def _accepted(self, norms: FloatArray) -> BoolArray:
-        """Which updates are of an acceptable size."""
+        """Which updates can be honest ones."""
         clients, counted = self.who.clients.tolist(), np.ones(len(norms), np.bool_)
+        if self.safeguards.labels is None:
+            self._rises[-1] = [BiasRise()] * len(clients)
+        figures = list(map(UpdateFigures, norms.tolist(), self._rises[-1]))
         for edge in range(len(self.who.edge_share)):
             members = np.flatnonzero(self.who.edge == edge)
-            by_client = {clients[place]: float(norms[place]) for place in members}
-            refused = judge_norms(by_client, self.safeguards.updates, self._repeating)
+            by_client = {clients[place]: figures[place] for place in members}
+            guard = self.safeguards
+            refused = judge_updates(by_client, guard.updates, self._repeating, guard.offenders)
             self._reasons |= {(len(self._counted), client): why for client, why in refused.items()}
             counted[members] = [clients[place] not in refused for place in members]
         return counted
@@ -103,6 +118,7 @@ class RoundJudge:
             client=self.who.clients[order],
             group=self.who.group[self.who.edge[order]],
             norms=np.stack([figures[2, order] for figures in edge_rounds]),
+            rises=np.array(self._rises[: len(edge_rounds)])[:, order],
             counted=np.stack([counted[order] for counted in self._counted]),
             edge_norms=dict(zip(self.who.group.tolist(), self._edge_norms.tolist(), strict=True)),
             edges_counted=frozenset(self.who.group[self._edges_counted].tolist()),
@@ -113,6 +129,7 @@ class RoundJudge:
 
     def _note(self, counted: BoolArray) -> None:
         self._counted.append(counted)
+        self._rises.append([])
         present = np.bincount(
             self.who.edge[counted], self.who.share[counted], minlength=len(self._behind)
         )

@@ -11,7 +11,7 @@ from torch import Tensor
 from stagewise.errors import StagewiseError
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import TrainingFigures
-from stagewise.robust.norms import Safeguards
+from stagewise.robust.safeguards import Safeguards
 from stagewise.training.backends import CLIENTS_AT_ONCE, clients_at_once
 from stagewise.training.data import TrainingData
 from stagewise.training.jobs import (
@@ -22,6 +22,7 @@ from stagewise.training.jobs import (
     update_norms,
 )
 from stagewise.training.layout import WeightLayout
+from stagewise.training.output_bias import output_bias
 from stagewise.training.participants import Participants
 from stagewise.training.round_judge import RoundJudge
 from stagewise.training.task import Evaluation, TrainingTask
@@ -30,6 +31,9 @@ from stagewise.world.checks import whole
 from stagewise.world.scenario import FloatArray, IntArray
 
 IMAGES_PER_JOB = 200
+
+TakeResult = Callable[[int, int], None]
+"""Does something with the place of a client and the slot of its result."""
 
 RESULT_BYTES = 2**28
 """What the results of clients that wait to be aggregated may take, where workers allow it."""
@@ -59,6 +63,7 @@ class Trainer:
             LocalPool(settings, data) if workers == 1 else ProcessPool(settings, data, workers)
         )
         self._buffers = self._new_buffers(1)
+        self.output_bias = output_bias(task)
 
     def __enter__(self) -> Self:
         return self
@@ -160,7 +165,7 @@ class Trainer:
             models[place] = buffers.results[slot]
             counters[place] = buffers.result_counters[slot]
 
-        figures = self._train_clients(who, round_index, edge_round, keep)
+        figures = self._train_clients(who, round_index, edge_round, self._seen(judge, keep))
         for edge, members, combined in judge.combined(models, figures[2]):
             buffers.models[edge] = torch.from_numpy(combined)
             buffers.model_counters[edge] = counters[torch.from_numpy(members)].amax(0)
@@ -172,7 +177,7 @@ class Trainer:
         sums = self._sums[:edges].zero_()
         counters = torch.zeros_like(buffers.model_counters[:edges])
 
-        def add(to: Participants) -> Callable[[int, int], None]:
+        def add(to: Participants) -> TakeResult:
             rows, shares = to.edge.tolist(), to.share.tolist()
 
             def add_one(place: int, slot: int) -> None:
@@ -182,7 +187,8 @@ class Trainer:
 
             return add_one
 
-        figures = self._train_clients(judge.who, round_index, edge_round, add(judge.who))
+        take = self._seen(judge, add(judge.who))
+        figures = self._train_clients(judge.who, round_index, edge_round, take)
         counted = judge.counted(figures[2])
         if not counted.all():
             again, changed, empty = judge.without_refused(counted)
@@ -194,8 +200,23 @@ class Trainer:
         buffers.model_counters[:edges] = counters
         return figures
 
+    def _seen(self, judge: RoundJudge, take: TakeResult) -> TakeResult:
+        """`take`, before which the judge sees the biases of the outputs, where they are known."""
+        labels = judge.safeguards.labels
+        if labels is None:
+            return take
+        before = self._layout.stored(labels.outputs.name, self._buffers.models).numpy()
+        after = self._layout.stored(labels.outputs.name, self._buffers.results).numpy()
+        rows = judge.who.edge.tolist()
+
+        def see_and_take(place: int, slot: int) -> None:
+            judge.see(before[rows[place]], after[slot])
+            take(place, slot)
+
+        return see_and_take
+
     def _train_clients(
-        self, who: Participants, round_index: int, edge_round: int, take: Callable[[int, int], None]
+        self, who: Participants, round_index: int, edge_round: int, take: TakeResult
     ) -> FloatArray:
         """Have every client train; `take` is called with its place and the slot of its result."""
         jobs = list(self._jobs(who, round_index, edge_round))

@@ -9,16 +9,18 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
+from prometheus_client import CollectorRegistry
 
 from stagewise.deploy.apps.superlink_app import serve_superlink
 from stagewise.deploy.certificates import AUTHORITY
 from stagewise.deploy.channel import MessageChannel
 from stagewise.deploy.edge_rounds import train_edges
+from stagewise.deploy.exchange import ClientReport
 from stagewise.deploy.layout import SUPERLINK_SECRET
 from stagewise.deploy.messages import (
     EdgeNote,
@@ -29,6 +31,7 @@ from stagewise.deploy.messages import (
     pack,
     read,
 )
+from stagewise.deploy.metrics import EdgeMetrics
 from stagewise.deploy.node import Link, ServerAddress, links_to, serve
 from stagewise.deploy.presence import Contacts
 from stagewise.deploy.superlink import SuperLink
@@ -41,8 +44,15 @@ NOTE_EVERY_S = 2.0
 _LOOK_EVERY_S = 0.05
 
 
-def make_app(name: str, channel: Callable[[], MessageChannel]) -> ClientApp:
-    """The Flower app of the edge `name`, whose clients are reached by `channel`."""
+def make_app(
+    name: str,
+    channel: Callable[[], MessageChannel],
+    count: Callable[[Sequence[ClientReport], float], None] = lambda reports, seconds: None,
+) -> ClientApp:
+    """The Flower app of the edge `name`, whose clients are reached by `channel`.
+
+    `count` is told of every round what became of its updates, and how many seconds it took.
+    """
     app = ClientApp()
 
     @app.train()
@@ -50,7 +60,9 @@ def make_app(name: str, channel: Callable[[], MessageChannel]) -> ClientApp:
         order, weights = read(message.content, EdgeOrder), model_of(message.content)
         if order.edge != name or weights is None:
             raise StagewiseError(f"edge = {shown(order.edge)}: must be {name}, and have a model")
+        began = time.monotonic()
         (edge,) = train_edges(channel(), [order], weights)
+        count(edge.clients, time.monotonic() - began)
         data, reports = edge.report.data, tuple(edge.clients)
         reply = EdgeReply(round=order.round, edge=name, data=data, reports=reports)
         return Message(pack(reply, edge.weights), reply_to=message)
@@ -103,13 +115,15 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     given = arguments()
-    contacts = Contacts()
-    app = make_app(given.edge, OwnSuperLink(given.superlink, given.folder))
+    contacts, registry = Contacts(), CollectorRegistry()
+    channel = OwnSuperLink(given.superlink, given.folder)
+    app = make_app(given.edge, channel, EdgeMetrics(registry).add)
     server = ServerAddress.parse(given.server)
     (link,) = links = links_to([server], read_bytes(given.folder / AUTHORITY), app)
     for act in (lambda: serve(links), lambda: keep_informed(link, contacts)):
         threading.Thread(target=act, daemon=True).start()
-    serve_superlink(given.superlink, given.folder, given.object_bytes, contacts)
+    own = contacts, registry
+    serve_superlink(given.superlink, given.folder, given.object_bytes, *own)
 
 
 if __name__ == "__main__":

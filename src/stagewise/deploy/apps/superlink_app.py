@@ -8,6 +8,8 @@ change meanwhile.
 import argparse
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from stagewise.deploy.certificates import AUTHORITY, CERTIFICATE, KEY
 from stagewise.deploy.flower_api.superlink_server import run_superlink
 from stagewise.deploy.layout import NODES, SUPERLINK_SECRET
@@ -15,7 +17,9 @@ from stagewise.deploy.presence import Contacts
 from stagewise.files import read_bytes
 
 
-def serve_superlink(address: str, folder: Path, object_bytes: int, contacts: Contacts) -> None:
+def serve_superlink(
+    address: str, folder: Path, object_bytes: int, contacts: Contacts, registry: CollectorRegistry
+) -> None:
     """Serve until the process is ended; it knows of nodes and runs as long as it lives."""
     host, _, port = address.rpartition(":")
     options = {
@@ -30,7 +34,7 @@ def serve_superlink(address: str, folder: Path, object_bytes: int, contacts: Con
     words = [str(word) for pair in options.items() for word in pair]
     words += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
     secret = read_bytes(folder / SUPERLINK_SECRET)
-    run_superlink(words, folder / NODES, secret, object_bytes, contacts)
+    run_superlink(words, folder / NODES, secret, object_bytes, contacts, registry)
 
 
 def arguments() -> argparse.Namespace:
@@ -44,7 +48,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     given = arguments()
-    serve_superlink(given.superlink, given.folder, given.object_bytes, Contacts())
+    own = Contacts(), CollectorRegistry()
+    serve_superlink(given.superlink, given.folder, given.object_bytes, *own)
 
 
 if __name__ == "__main__":

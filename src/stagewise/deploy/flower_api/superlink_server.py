@@ -28,6 +28,7 @@ from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
 from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from prometheus_client import CollectorRegistry
 
 from stagewise.deploy.flower_api.server_run import control_token, metrics_token
 from stagewise.deploy.limits import save_refused
@@ -144,11 +145,17 @@ class NodeRegister:
 
 
 def run_superlink(
-    options: Sequence[str], nodes: Path, secret: bytes, object_bytes: int, contacts: Contacts
+    options: Sequence[str],
+    nodes: Path,
+    secret: bytes,
+    object_bytes: int,
+    contacts: Contacts,
+    registry: CollectorRegistry,
 ) -> None:
     """Serve as `flower-superlink` with these options would, behind a request filter; until it is ended.
 
-    Who may connect is in the folder `nodes`; `contacts` are those who are in touch.
+    Who may connect is in the folder `nodes`; `contacts` are those who are in touch,
+    `registry` has what `/metrics` shows.
     """
     uvicorn, program, create_app, extensions, middleware = preload()
     register = NodeRegister(nodes, contacts.forget)
@@ -157,6 +164,7 @@ def run_superlink(
         "token": control_token(secret),
         "metrics_token": metrics_token(secret),
         "contacts": contacts,
+        "registry": registry,
         "record": lambda refused: save_refused(refused, nodes.parent),
     }
     filtered = middleware(RequestFilter, object_bytes=object_bytes, **settings)

@@ -1,0 +1,54 @@
+"""What a round's updates are judged by, and the judgement, wherever they arrive."""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stagewise.robust.labels import HIGH_RISE, BiasRise, LabelRule, judge_rise
+from stagewise.robust.norms import Name, NormLimits, judge_norms
+from stagewise.robust.rules import Aggregator
+
+
+@dataclass(frozen=True, eq=False)
+class Safeguards:
+    """How a round's models are combined, at edges and at the cloud, and what is left out."""
+
+    aggregator: Aggregator = "mean"
+    updates: NormLimits | None = None
+    """Of clients' updates; None as long as too little is known: then by the updates beside them."""
+    edges: NormLimits | None = None
+    """The same of edges."""
+    repeating: tuple[int, ...] = ()
+    """Clients, by number, whose last update was beyond `NormLimits.repeat`."""
+    offenders: frozenset[int] = frozenset()
+    """Clients, by number, that have sent an update that was rejected by what it did to the biases."""
+    labels: LabelRule | None = None
+    """What clients' updates may do to the biases of the outputs; None where that is not known."""
+
+
+class UpdateFigures(NamedTuple):
+    """What its receiver finds of an update."""
+
+    norm: float
+    biases: BiasRise = BiasRise()
+
+
+def judge_updates(
+    updates: Mapping[Name, UpdateFigures],
+    learned: NormLimits | None,
+    repeating: set[Name],
+    offenders: Set[Name],
+) -> dict[Name, str]:
+    """Which updates of an edge round are rejected, and why; `repeating` is as for `judge_norms`."""
+    norms = {name: update.norm for name, update in updates.items()}
+    doubts = dict.fromkeys(offenders, "it has sent a wrong one before")
+    if learned is not None:  # a model that knows nothing yet lets everybody raise much
+        doubts |= {
+            name: f"it raises the biases of the outputs by {update.biases.rise:.2f} of what it can"
+            for name, update in updates.items()
+            if update.biases.rise > HIGH_RISE
+        }
+    impossible = {name: judge_rise(update.biases) for name, update in updates.items()}
+    return judge_norms(norms, learned, repeating, doubts) | {
+        name: reason for name, reason in impossible.items() if reason
+    }
