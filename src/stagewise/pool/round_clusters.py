@@ -26,9 +26,9 @@ _WORTH_THREADS = 2_000  # clusters; fewer are there before the threads are
 FAR = 0.3
 """Where a library no longer has the cheapest clusters (docs/pool.md): how far the energies or delays of
 online clients' links are from those it was made for, in parts of these."""
-_ROUND_CLUSTERS, _ROUND_CLUSTERS_OF_MANY = 80, 40  # of each edge, where the library does not fit
+_ROUND_CLUSTERS, _MORE_ROUND_CLUSTERS = 40, 80  # of each edge, where the library does not fit
 _PASSES = 3
-_STEPS_BETWEEN, _STEPS_BETWEEN_OF_MANY = 40, 12
+_STEPS_BETWEEN, _MORE_STEPS_BETWEEN = 12, 40
 
 
 def costs_are_far(round_: Round, usual: LinkCosts) -> bool:
@@ -48,9 +48,9 @@ def with_round_clusters(
 ) -> tuple[Columns, Prices]:
     """Besides `columns`, clusters for this round alone, and the prices they have together."""
     edges = list(range(len(instance.capacity)))
-    many = len(edges) > MANY_EDGES
-    most = _ROUND_CLUSTERS_OF_MANY if many else _ROUND_CLUSTERS
-    steps = _STEPS_BETWEEN_OF_MANY if many else _STEPS_BETWEEN
+    most, steps = _ROUND_CLUSTERS, _STEPS_BETWEEN
+    if FEW_EDGES < len(edges) <= MANY_EDGES:
+        most, steps = _MORE_ROUND_CLUSTERS, _MORE_STEPS_BETWEEN
     found = [] if columns is None else [columns]
     for number in range(_PASSES):
         if number:
