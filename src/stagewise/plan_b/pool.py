@@ -16,7 +16,7 @@ from stagewise.pool.pricing import Choices
 from stagewise.pool.round_clusters import online_columns
 from stagewise.pool.sizes import FEW_EDGES
 from stagewise.pool.surcharge import surcharged
-from stagewise.pool.windows import improve_in_windows, neighbours
+from stagewise.pool.windows import choose_together, improve_in_windows, neighbours
 from stagewise.problem.statement import Mode, p0, p2
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
@@ -111,6 +111,7 @@ def load_many_edges() -> None:
         unserved_cost=10.0,
     )
     choice = dive(choices, Prices(np.zeros(1), np.full(2, 0.5)))
+    choose_together(choices, np.zeros(1))
     improve_in_windows(choices, choice, np.zeros(1), neighbours(2, np.arange(2), choices.members))
 
 

@@ -14,7 +14,6 @@ from stagewise.exact.columns import Columns, columns_of, edge_of, join, select
 from stagewise.exact.packing import Budget, pack
 from stagewise.exact.prices import Prices
 from stagewise.exact.pricing import even_prices
-from stagewise.pool.dive import dive
 from stagewise.pool.library import Library
 from stagewise.pool.priced_columns import PricedColumns, choices_of, in_order, likely, price
 from stagewise.pool.pricing import improve_choice
@@ -26,7 +25,7 @@ from stagewise.pool.round_clusters import (
 )
 from stagewise.pool.sizes import FEW_EDGES, MANY_EDGES, SOME_EDGES
 from stagewise.pool.unserved import serve_unserved
-from stagewise.pool.windows import improve_in_windows
+from stagewise.pool.windows import choose_in_windows, improve_in_windows
 from stagewise.search.instance import Instance
 from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.search.state import new_state, start_from
@@ -171,8 +170,7 @@ def _assign_in_windows(
     priced = price(instance, columns, prices, steps, np.inf, everyone=False, choose_every=steps)
     columns = select(columns, likely(columns, priced, most))
     choices = choices_of(instance, columns)
-    choice = dive(choices, priced.prices)
-    improve_in_windows(choices, choice, priced.prices.client, near)
+    choice = choose_in_windows(choices, priced.prices, near)
     chosen = select(columns, choice[choice != NONE])
     assignment = edge_of(instance, chosen, pinned)
     if not len(_serve_all(instance, chosen, assignment, prices)):

@@ -7,13 +7,13 @@ clusters of the round's own: generated, priced together, and generated again at 
 import numpy as np
 
 from stagewise.compiled import compiled, writable
-from stagewise.exact.columns import Columns, join
+from stagewise.exact.columns import Columns, join, select
 from stagewise.exact.prices import Prices
 from stagewise.pool.clusters import cheap_clusters, clusters_of_edges
 from stagewise.pool.generation import new_cluster_workspace
 from stagewise.pool.library import Library
 from stagewise.pool.priced_columns import in_order, price
-from stagewise.pool.sizes import FEW_EDGES, MANY_EDGES, SOME_EDGES
+from stagewise.pool.sizes import FEW_EDGES, MANY_EDGES
 from stagewise.search.instance import Instance
 from stagewise.search.workers import workers
 from stagewise.world.costs import LinkCosts
@@ -28,7 +28,7 @@ FAR = 0.3
 online clients' links are from those it was made for, in parts of these."""
 _ROUND_CLUSTERS, _MORE_ROUND_CLUSTERS = 40, 80  # of each edge, where the library does not fit
 _PASSES = 3
-_STEPS_BETWEEN = 12
+_STEPS_BETWEEN, _MORE_STEPS_BETWEEN = 12, 40
 
 
 def costs_are_far(round_: Round, usual: LinkCosts) -> bool:
@@ -48,16 +48,26 @@ def with_round_clusters(
 ) -> tuple[Columns, Prices]:
     """Besides `columns`, clusters for this round alone, and the prices they have together."""
     edges = list(range(len(instance.capacity)))
-    most = _MORE_ROUND_CLUSTERS if SOME_EDGES < len(edges) <= MANY_EDGES else _ROUND_CLUSTERS
+    most, steps = _ROUND_CLUSTERS, _STEPS_BETWEEN
+    if FEW_EDGES < len(edges) <= MANY_EDGES:
+        most, steps = _MORE_ROUND_CLUSTERS, _MORE_STEPS_BETWEEN
     found = [] if columns is None else [columns]
     for number in range(_PASSES):
         if number:
-            together, steps = in_order(join(found)), _STEPS_BETWEEN
+            together = in_order(join(found))
             prices = price(
                 instance, together, prices, steps, np.inf, everyone=False, choose_every=steps
             ).prices
         found.append(new_clusters(instance, edges, prices, most))
-    return join(found), prices
+    return each_once(instance, in_order(join(found))), prices
+
+
+def each_once(instance: Instance, columns: Columns) -> Columns:
+    """Each cluster of `columns`, which stand in order of edges, once; the first where some repeat."""
+    rows = np.empty(len(columns), dtype=np.int64)
+    slots = np.zeros((1 << int(2 * len(columns) + 1).bit_length(), 2), dtype=np.uint64)
+    count = find_distinct(columns.edge, columns.members, instance.zobrist, slots, rows)
+    return select(columns, rows[:count])
 
 
 def new_clusters(
@@ -97,6 +107,32 @@ def online_columns(
     kept = online_clusters(library.start, library.links, *own, row, energy, delay, counts)
     edge = np.repeat(np.arange(edges, dtype=np.int32), counts)
     return Columns(edge, library.clients[row[:kept]], energy[:kept], delay[:kept]), counts
+
+
+@compiled
+def find_distinct(edge, members, zobrist, slots, rows):
+    """Note the rows of clusters that no row before has; returns how many there are.
+
+    `slots` is a hash table: the edge + 1 and the key of each cluster.
+    """
+    mask = np.uint64(slots.shape[0] - 1)
+    count = 0
+    for row in range(edge.shape[0]):
+        key = np.uint64(0)
+        for m in range(members.shape[1]):
+            if members[row, m] < 0:
+                break
+            key ^= zobrist[members[row, m]]
+        owner = np.uint64(edge[row] + 1)
+        slot = np.int64(key & mask)
+        while slots[slot, 0] != 0 and (slots[slot, 0] != owner or slots[slot, 1] != key):
+            slot = np.int64(np.uint64(slot + 1) & mask)
+        if slots[slot, 0] == 0:
+            slots[slot, 0] = owner
+            slots[slot, 1] = key
+            rows[count] = row
+            count += 1
+    return count
 
 
 @compiled

@@ -3,7 +3,7 @@
 FEW_EDGES = 6
 """Up to here a round has many clusters of each edge, and all choices are searched."""
 SOME_EDGES = 20
-"""Up to here all choices are still searched where limits would stay broken; beyond, a round whose costs
-are new needs more clusters of each edge."""
+"""Up to here the beam over all edges is wide, and all choices are searched where limits would stay
+broken."""
 MANY_EDGES = 100
 """Beyond, milliseconds for each edge add up: there are fewer clusters of each, and fewer steps."""

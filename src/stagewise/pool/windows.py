@@ -1,8 +1,9 @@
-"""Windows: a few neighbouring edges choose again together while the others keep what they have.
+"""Windows: some edges choose together while the others keep what they have.
 
-With many edges the whole choice cannot be searched completely, but that of a window can: its clusters
-are priced by a few subgradient steps, those that the bound excludes are dropped, and what is left is
-searched to the end. Every edge has its window, of itself and those that want the same clients.
+The clusters of a window are priced by a few subgradient steps, those that the bound excludes are
+dropped, and a beam search chooses among the rest. With some dozens of edges the first window has all of
+them; more settle one after the other. Then every edge has its window, of itself and those that want the
+same clients.
 """
 
 from typing import NamedTuple
@@ -12,7 +13,9 @@ import numpy.typing as npt
 
 from stagewise.compiled import NONE, compiled
 from stagewise.exact.columns import shared_clients
-from stagewise.exact.packing import Packable, SearchState, new_search_state, restart, search
+from stagewise.exact.prices import Prices
+from stagewise.pool.beam import Beam, beam_search, new_beam
+from stagewise.pool.dive import dive
 from stagewise.pool.pricing import (
     CHOOSE_EVERY,
     Choices,
@@ -22,6 +25,7 @@ from stagewise.pool.pricing import (
     price_clients,
     set_members,
 )
+from stagewise.pool.sizes import MANY_EDGES, SOME_EDGES
 from stagewise.world.scenario import FloatArray, IntArray
 
 NEIGHBOURS = 14
@@ -33,7 +37,8 @@ _CLIENTS_PER_EDGE = 48  # that a window has room for, or two of the largest clus
 _STEPS = (2, 6, 16)
 LIKELY = 0.8
 """Of the gap: a cluster that uses up more is hardly ever in the best choice."""
-_SEARCH_STEPS, _LOOKS = 2_000, 200_000
+_WIDTH = 50  # of a window's beam
+_WIDTH_OF_ALL, _WIDTH_OF_MORE = 300, 100  # of the beam over all edges, and with more than some
 
 
 def neighbours(
@@ -81,9 +86,22 @@ class _Workspace(NamedTuple):
     pricing: PricingWorkspace
     kept: IntArray
     """The window's clusters that the bound does not exclude, edge by edge, the cheapest first."""
-    packable: Packable
+    beam: Beam
     """The same in this order."""
-    state: SearchState
+    picked: IntArray
+    """For each edge of the window the cluster that the beam found, in this order."""
+
+
+def choose_in_windows(choices: Choices, prices: Prices, near: IntArray) -> IntArray:
+    """A good disjoint choice, the cluster of each edge; -1 for an edge that goes without."""
+    edges = len(prices.delay)
+    if edges <= _EDGES:
+        return choose_together(choices, prices.client)
+    choice = (
+        dive(choices, prices) if edges > MANY_EDGES else choose_together(choices, prices.client)
+    )
+    improve_in_windows(choices, choice, prices.client, near)
+    return choice
 
 
 def improve_in_windows(
@@ -96,23 +114,37 @@ def improve_in_windows(
     """Let every edge choose again together with its neighbours, in `choice`; -1 is to go without.
 
     `likely` is the part of the gap between a window's cost and its bound that a cluster may use up by
-    itself; with 1 no choice is missed, but for the limit on steps.
+    itself.
     """
     if len(choices.cost):
         passes = _PASSES if len(choice) <= _LARGEST_TWICE else 1
-        work = _new_workspace(choices, client_price)
+        work = _new_workspace(choices, client_price, _EDGES, _WIDTH)
         _improve(choices, choice, client_price, near, passes, likely, work)
 
 
-def _new_workspace(choices: Choices, client_price: FloatArray) -> _Workspace:
-    edges, width = len(choices.start) - 1, choices.members.shape[1]
+def choose_together(choices: Choices, client_price: FloatArray, likely: float = LIKELY) -> IntArray:
+    """The cluster of each edge where all choose in one window; -1 for one that goes without."""
+    edges = len(choices.start) - 1
+    choice = np.full(edges, NONE, dtype=np.int64)
+    if len(choices.cost):
+        width = _WIDTH_OF_ALL if edges <= SOME_EDGES else _WIDTH_OF_MORE
+        work = _new_workspace(choices, client_price, edges, width)
+        work.scope[:] = np.arange(edges)
+        _choose_together(choices, choice, client_price, likely, 1, work)
+    return choice
+
+
+def _new_workspace(
+    choices: Choices, client_price: FloatArray, scope: int, width: int
+) -> _Workspace:
+    edges, members = len(choices.start) - 1, choices.members.shape[1]
     counts = np.sort(np.diff(choices.start))[::-1]
-    rows = int(counts[:_EDGES].sum()) + _EDGES
-    room = max(_CLIENTS_PER_EDGE, 2 * width) * _EDGES
-    clients = min(len(client_price) + width, room)
+    rows = int(counts[:scope].sum()) + scope
+    room = max(_CLIENTS_PER_EDGE, 2 * members) * scope
+    clients = min(len(client_price) + members, room)
     window = Choices(
-        start=np.zeros(_EDGES + 1, dtype=np.int64),
-        members=np.full((rows, width), NONE, dtype=np.int32),
+        start=np.zeros(scope + 1, dtype=np.int64),
+        members=np.full((rows, members), NONE, dtype=np.int32),
         cost=np.zeros(rows),
         delay=np.zeros(rows),
         delay_weight=choices.delay_weight,
@@ -123,27 +155,16 @@ def _new_workspace(choices: Choices, client_price: FloatArray) -> _Workspace:
         chosen_at=np.zeros(edges, dtype=np.int64),
         searched_at=np.zeros(edges, dtype=np.int64),
         slowest=np.full(1, NONE, dtype=np.int64),
-        scope=np.full(_EDGES, NONE, dtype=np.int64),
+        scope=np.full(scope, NONE, dtype=np.int64),
         number=np.full(len(client_price), NONE, dtype=np.int64),
         client=np.zeros(clients, dtype=np.int64),
-        best=np.zeros(_EDGES, dtype=np.int64),
+        best=np.zeros(scope, dtype=np.int64),
         row=np.zeros(rows, dtype=np.int64),
         choices=window,
-        pricing=new_pricing_workspace(window, np.zeros(clients), np.zeros(_EDGES)),
+        pricing=new_pricing_workspace(window, np.zeros(clients), np.zeros(scope)),
         kept=np.zeros(rows, dtype=np.int64),
-        packable=Packable(
-            sequence=np.zeros(_EDGES, dtype=np.int64),
-            start=np.zeros(_EDGES + 1, dtype=np.int64),
-            members=np.full((rows, width), NONE, dtype=np.int32),
-            energy=np.zeros(rows),
-            delay=np.zeros(rows),
-            reduced=np.zeros(rows),
-            rest=np.zeros((_EDGES + 1, 2)),
-            base=np.zeros(1),
-            delay_weight=choices.delay_weight,
-            energy_weight=1.0,
-        ),
-        state=new_search_state(_EDGES, clients),
+        beam=new_beam(scope, rows, members, clients, width),
+        picked=np.zeros(scope, dtype=np.int64),
     )
 
 
@@ -214,7 +235,11 @@ def _choose_together(choices, choice, client_price, likely, clock, work):
     """Give the window's edges the best choice, if it is better than theirs."""
     before = _gather(choices, choice, client_price, work)
     limit = before
+    base = -np.inf
     edges = work.scope.shape[0]
+    clients = 0
+    while clients < work.client.shape[0] and work.number[work.client[clients]] == clients:
+        clients += 1
     for steps in _STEPS:
         reached = price_clients(work.choices, steps, CHOOSE_EVERY, limit, work.pricing)
         if reached < limit:
@@ -222,20 +247,26 @@ def _choose_together(choices, choice, client_price, likely, clock, work):
             for a in range(edges):
                 c = work.pricing.choice[a]
                 work.best[a] = NONE if c == NONE else work.row[c]
-        if _drop_unlikely(work, likely, limit) >= limit:
+        base = _drop_unlikely(work, likely, limit)
+        if base >= limit:
             break
-    if work.packable.base[0] < limit:
+    if base < limit:
         _make_ready(work)
-        restart(work.state, limit)
-        search(work.packable, work.state, _SEARCH_STEPS, _LOOKS)
-        if work.state.best[0] != NONE:
-            limit = work.state.value[0]
+        reached = beam_search(
+            work.beam,
+            clients,
+            work.pricing.client_price,
+            base,
+            limit,
+            choices.delay_weight,
+            work.picked,
+        )
+        if reached < limit:
+            limit = reached
             for a in range(edges):
-                work.best[a] = work.row[work.kept[work.state.best[a]]]
-    n = 0
-    while n < work.client.shape[0] and work.number[work.client[n]] == n:
+                work.best[a] = work.row[work.kept[work.picked[a]]]
+    for n in range(clients):
         work.number[work.client[n]] = NONE
-        n += 1
     if limit >= before:
         return
     for a in range(edges):
@@ -347,7 +378,6 @@ def _drop_unlikely(work, likely, limit):
         for c in range(window.start[a], window.start[a + 1]):
             reduced[c] -= least
         base += least
-    work.packable.base[0] = base
     kept = 0
     for a in range(edges):
         first, last = window.start[a], window.start[a + 1]
@@ -364,45 +394,21 @@ def _drop_unlikely(work, likely, limit):
 @compiled
 def _make_ready(work):
     """Put the window's clusters in order, edge by edge, for the search."""
-    window, packable, reduced = work.choices, work.packable, work.pricing.reduced
+    window, beam, reduced = work.choices, work.beam, work.pricing.reduced
     for a in range(window.start.shape[0] - 1):
         first = window.start[a]
-        packable.start[a] = first
+        beam.start[a] = first
         for c in range(first, window.start[a + 1]):
             place = c
             while place > first and reduced[work.kept[place - 1]] > reduced[c]:
                 work.kept[place] = work.kept[place - 1]
                 place -= 1
             work.kept[place] = c
-    packable.start[packable.sequence.shape[0]] = window.start[packable.sequence.shape[0]]
-    for n in range(packable.start[packable.sequence.shape[0]]):
+    beam.start[window.start.shape[0] - 1] = window.start[window.start.shape[0] - 1]
+    for n in range(window.start[window.start.shape[0] - 1]):
         c = work.kept[n]
-        packable.reduced[n] = reduced[c]
-        packable.energy[n] = window.cost[c]
-        packable.delay[n] = window.delay[c]
+        beam.reduced[n] = reduced[c]
+        beam.cost[n] = window.cost[c]
+        beam.delay[n] = window.delay[c]
         for m in range(window.members.shape[1]):
-            packable.members[n, m] = window.members[c, m]
-    _order_edges(packable)
-
-
-@compiled
-def _order_edges(packable):
-    """Edges with few clusters choose first, since they decide most; and what the rest costs at least."""
-    start, sequence, rest = packable.start, packable.sequence, packable.rest
-    edges = sequence.shape[0]
-    for a in range(edges):
-        place = a
-        count = start[a + 1] - start[a]
-        while place > 0 and start[sequence[place - 1] + 1] - start[sequence[place - 1]] > count:
-            sequence[place] = sequence[place - 1]
-            place -= 1
-        sequence[place] = a
-    rest[edges, 0] = 0.0
-    rest[edges, 1] = 0.0
-    for depth in range(edges - 1, -1, -1):
-        a = sequence[depth]
-        energy = np.inf
-        for n in range(start[a], start[a + 1]):
-            energy = min(energy, packable.energy[n])
-        rest[depth, 0] = rest[depth + 1, 0]  # the least reduced cost of an edge is 0
-        rest[depth, 1] = rest[depth + 1, 1] + energy
+            beam.members[n, m] = window.members[c, m]
