@@ -216,8 +216,8 @@ def test_c2e_assoc_only_keeps_its_random_set_whatever_it_costs():
     for seed in range(10):
         scenario = roomy(seed)
         (round_,) = bernoulli(scenario, 1, seed)
-        dear, cheap = fluctuate([round_, round_], seed)
-        made = [decisions(scenario, [r], "c2e-assoc-only")[0] for r in (round_, dear, cheap)]
+        expensive, cheap = fluctuate([round_, round_], seed)
+        made = [decisions(scenario, [r], "c2e-assoc-only")[0] for r in (round_, expensive, cheap)]
         assert len({frozenset(decision.assignment) for decision in made}) == 1
         differing += len({tuple(decision.edge_of) for decision in made}) > 1
         # Clients in random order until there is half as much again as all edges need.
