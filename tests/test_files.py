@@ -236,3 +236,52 @@ def test_lines_are_counted_with_the_blank_ones():
 def test_an_error_names_the_field_the_value_and_the_rule():
     with pytest.raises(StagewiseError, match=r"^f: \[1\] = 'x': expected `int`"):
         decode_json(b'[1, "x"]', list[int], "f")
+
+
+FIRST_USE = """
+import sys, threading
+from typing import Literal
+import msgspec
+from stagewise.files import decode_json
+from stagewise.toml import converted
+
+CONTENT = {"a": {"x": 1, "z": ["s"]}, "b": [{"x": 2}], "c": "q"}
+
+
+def use_a_new_type_at_once():
+    class A(msgspec.Struct, forbid_unknown_fields=True):
+        x: int = 0
+        y: dict[str, float] | None = None
+        z: list[str] = []
+
+    class B(msgspec.Struct, kw_only=True):
+        a: A
+        b: list[A] = []
+        c: Literal["p", "q"] = "p"
+
+    def use(number):
+        barrier.wait()
+        if number % 2:
+            found.append(converted(CONTENT, B, "test"))
+        else:
+            found.append(decode_json(msgspec.json.encode(CONTENT), B, "test"))
+
+    found, barrier = [], threading.Barrier(6)
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6 and all(one == found[0] for one in found)
+
+
+sys.setswitchinterval(1e-6)
+for _ in range(200):
+    use_a_new_type_at_once()
+"""
+
+
+def test_threads_may_be_the_first_at_once_to_decode_a_type():
+    """With msgspec alone the process ends by signal 11, within some twenty types."""
+    done = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -102,16 +103,32 @@ def write_json_lines(path: str | Path, records: Iterable[object]) -> None:
         stream.writelines(json_lines(records))
 
 
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+_first_use = threading.Lock()
+
+
+def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """The decoder of a type, for all threads.
+
+    msgspec looks at a type when it is first used, and crashes where two threads are the first at once.
+    """
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        with _first_use:
+            decoder = _DECODERS.setdefault(kind, msgspec.json.Decoder(kind))
+    return decoder
+
+
 def decode_json(content: bytes, kind: type[T], source: str) -> T:
     """`content` as a `kind`; the error names the source, the field, the value and the rule."""
-    return _decode(content, lambda raw: msgspec.json.decode(raw, type=kind), source)
+    return _decode(content, json_decoder(kind).decode, source)
 
 
 def decode_json_lines(content: bytes, kind: Any, source: str) -> list[Any]:
     """One `kind` for every line of `content`, blank lines aside."""
-    decoder = msgspec.json.Decoder(kind)
+    decode = json_decoder(kind).decode
     return [
-        _decode(line, decoder.decode, f"{source}: line {number}")
+        _decode(line, decode, f"{source}: line {number}")
         for number, line in enumerate(content.split(b"\n"), start=1)
         if line.strip()
     ]

@@ -17,6 +17,7 @@ from safetensors.numpy import load, save
 
 from stagewise.deploy.exchange import ClientReport, Count, Seconds
 from stagewise.errors import StagewiseError, one_line
+from stagewise.files import json_decoder
 from stagewise.robust.labels import OutputBias
 from stagewise.robust.norms import NormLimits
 from stagewise.robust.rules import Aggregator
@@ -120,7 +121,7 @@ def read(content: RecordDict, kind: type[Body]) -> Body:
 def decoded(text: Any, kind: type[Body]) -> Body:
     """A text that must be a `kind`."""
     try:
-        return msgspec.json.decode(text, type=kind)
+        return json_decoder(kind).decode(text)
     except (TypeError, msgspec.MsgspecError, RecursionError) as error:
         reason = one_line(str(error))[:LONGEST_REASON]
         raise StagewiseError(f"message: must be a {kind.__name__}: {reason}") from None

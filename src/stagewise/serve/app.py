@@ -5,25 +5,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from stagewise import __version__
-from stagewise.client.wire import OutcomeReport, RoundRequest
-from stagewise.decisions import DecisionRecord
 from stagewise.errors import StagewiseError, one_line, shown
 from stagewise.serve import event_routes, federation_routes, run_routes
-from stagewise.serve.jobs import BoundsSettings
 from stagewise.serve.middleware import RequestMiddleware, retry_headers
 from stagewise.serve.page_files import page_router
 from stagewise.serve.refusals import MISTAKE, Refusal
 from stagewise.serve.requests import gather_schemas, json_answer, service_of
 from stagewise.serve.service import Service
-from stagewise.serve.settings import FederationSettings, PlanSettings, PolicyWords
-from stagewise.serve.trying import TryRequest
 
 _LOG = logging.getLogger("stagewise.serve")
 
@@ -51,7 +45,6 @@ def make_app(
         redoc_url=None,
         openapi_url="/v1/openapi.json",
     )
-    _load_decoders()
     app.state.service = service
     app.state.stopping = lambda: False
     for routes in (federation_routes, run_routes, event_routes):
@@ -74,15 +67,6 @@ def make_app(
         loopback_only=loopback_only,
     )
     return app
-
-
-def _load_decoders() -> None:
-    """Let msgspec look at all that threads decode: two that are the first at once end in a crash."""
-    for kind in (
-        *(RoundRequest, OutcomeReport, DecisionRecord, TryRequest, BoundsSettings),
-        *(federation_routes.CreateRequest, FederationSettings, PlanSettings, PolicyWords),
-    ):
-        msgspec.json.Decoder(kind)
 
 
 def _add_state_routes(app: FastAPI) -> None:

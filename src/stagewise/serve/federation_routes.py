@@ -6,6 +6,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from stagewise.client.wire import OutcomeReport, RoundRequest, line_of_request
+from stagewise.files import json_decoder
 from stagewise.policies.registry import policy_names
 from stagewise.serve.access import require
 from stagewise.serve.federations import summary_of
@@ -200,7 +201,7 @@ def online(
 ) -> Response:
     """The lines of a rounds file."""
     rows = _decided(request, name, first, count)
-    asked = (msgspec.json.decode(row.asked, type=RoundRequest) for row in rows)
+    asked = (json_decoder(RoundRequest).decode(row.asked) for row in rows)
     return lines_answer([line_of_request(one) for one in asked])
 
 

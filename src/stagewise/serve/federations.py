@@ -7,6 +7,7 @@ from threading import Lock
 import msgspec
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.files import json_decoder
 from stagewise.serve.live import LiveFederation
 from stagewise.serve.settings import FederationSettings, PolicyWords
 from stagewise.serve.store import Entry, Store
@@ -43,8 +44,8 @@ def summary_of(row: Entry) -> Summary:
             name: getattr(row, name)
             for name in ("name", "state", "error", "created", "scenario_sha256", "last")
         },
-        settings=msgspec.json.decode(row.settings, type=FederationSettings),
-        policy=None if row.words is None else msgspec.json.decode(row.words, type=PolicyWords),
+        settings=json_decoder(FederationSettings).decode(row.settings),
+        policy=None if row.words is None else json_decoder(PolicyWords).decode(row.words),
         rounds=row.last_round + 1,
     )
 

@@ -9,6 +9,7 @@ from threading import Event, Thread
 import msgspec
 
 from stagewise.errors import StagewiseError, one_line
+from stagewise.files import json_decoder
 from stagewise.plan_a.planners import plan as make_plan
 from stagewise.progress import ProgressCallback
 from stagewise.serve.bounds import keep_bound, known_bounds, optimum
@@ -134,7 +135,7 @@ class Workers:
 
     def _prepare(self, job: Entry, progress: ProgressCallback) -> None:
         row = self._federations.store.federation(job.federation)
-        settings = msgspec.json.decode(row.settings, type=FederationSettings)
+        settings = json_decoder(FederationSettings).decode(row.settings)
         live = self._federations.get(job.federation)
         self._queue.require(job)
         words = live.prepare(settings, progress)
@@ -143,7 +144,7 @@ class Workers:
 
     def _plan(self, job: Entry, progress: ProgressCallback) -> str:
         """A plan as `stagewise plan` makes it, followed from the next decision on."""
-        settings = msgspec.json.decode(job.settings, type=PlanSettings)
+        settings = json_decoder(PlanSettings).decode(job.settings)
         live = self._federations.get(job.federation)
         self._queue.require(job)  # as it is there, this federation is the one it was ordered for
         source = FederationSource(self._federations, job.federation)
@@ -170,7 +171,7 @@ class Workers:
         return str(number)
 
     def _bounds(self, job: Entry, progress: ProgressCallback) -> str:
-        settings = msgspec.json.decode(job.settings, type=BoundsSettings)
+        settings = json_decoder(BoundsSettings).decode(job.settings)
         source: Source
         if settings.federation is not None:
             source = FederationSource(self._federations, settings.federation)

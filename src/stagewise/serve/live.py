@@ -22,6 +22,7 @@ from stagewise.client.wire import (
     round_of_request,
 )
 from stagewise.decisions import Decision, DecisionRecord
+from stagewise.files import json_decoder
 from stagewise.loop import decide_round
 from stagewise.outcomes import expected_outcome
 from stagewise.policies.policy import Policy
@@ -240,7 +241,7 @@ class LiveFederation:
     def _caught_up(self, row: Entry) -> Policy:
         policy = self._policy
         if policy is None:
-            settings = msgspec.json.decode(row.settings, type=FederationSettings)
+            settings = json_decoder(FederationSettings).decode(row.settings)
             first = None
             if self._store.plans(self.name):
                 first = plan_of(self._store.plan(self.name, 0), self.scenario)
@@ -264,14 +265,14 @@ class LiveFederation:
             self._follow(policy, entry.plan)
         elif entry.kind == "outcome":
             assert self._open is not None
-            report = msgspec.json.decode(entry.asked, type=OutcomeReport)
+            report = json_decoder(OutcomeReport).decode(entry.asked)
             policy.observe(outcome_of_report(self._open, report))
             self._open = None
         else:
-            request = msgspec.json.decode(entry.asked, type=RoundRequest)
+            request = json_decoder(RoundRequest).decode(entry.asked)
             round_ = round_of_request(self.scenario, request, entry.round)
             _decided(policy, round_, losses_of_request(self.scenario, request))
-            record = msgspec.json.decode(entry.answer, type=DecisionRecord)
+            record = json_decoder(DecisionRecord).decode(entry.answer)
             weights = _weights_of(entry.more)
             self._open = decision_of_record(
                 round_, record, None if weights is None else np.array(weights)
@@ -318,4 +319,4 @@ def _asked(request: RoundRequest, index: int) -> bytes:
 
 
 def _weights_of(more: bytes | None) -> list[float] | None:
-    return None if more is None else msgspec.json.decode(more, type=list[float])
+    return None if more is None else json_decoder(list[float]).decode(more)

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
-
 from stagewise.checker import check
 from stagewise.client.wire import RoundRequest, round_of_request
 from stagewise.decisions import DecisionRecord
+from stagewise.files import json_decoder
 from stagewise.plans import Plan
 from stagewise.problem.statement import Mode
 from stagewise.runs.directory import RunDirectory
@@ -59,10 +58,10 @@ class FederationSource:
         scenario = self.scenario()
         rows = self._federations.store.decided(self._name, first, count)
         rounds = [
-            round_of_request(scenario, msgspec.json.decode(row.asked, type=RoundRequest), row.round)
+            round_of_request(scenario, json_decoder(RoundRequest).decode(row.asked), row.round)
             for row in rows
         ]
-        return rounds, [msgspec.json.decode(row.answer, type=DecisionRecord) for row in rows]
+        return rounds, [json_decoder(DecisionRecord).decode(row.answer) for row in rows]
 
     def newest(self) -> int:
         return int(self._federations.store.federation(self._name).last_round)
