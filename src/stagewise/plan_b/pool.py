@@ -13,7 +13,7 @@ from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
 from stagewise.pool.pick import choose, pick_from_library, pick_on_the_spot
 from stagewise.pool.pricing import Choices
-from stagewise.pool.round_clusters import online_columns
+from stagewise.pool.round_clusters import each_once, online_columns
 from stagewise.pool.sizes import FEW_EDGES
 from stagewise.pool.surcharge import surcharged
 from stagewise.pool.windows import choose_together, improve_in_windows, neighbours
@@ -96,8 +96,9 @@ def load_clusters() -> None:
         scenario = replace(smallest, limits=replace(smallest.limits, data_min=data_min))
         round_ = everybody_online(scenario)
         library = build_library(scenario)
+        instance = build_instance(p0(round_))
         columns, _ = online_columns(library, round_)
-        choose(build_instance(p0(round_)), columns, library.prices)
+        choose(instance, each_once(instance, columns), library.prices)
 
 
 def load_many_edges() -> None:
