@@ -177,6 +177,7 @@ told = subprocess.run(
     env=os.environ | {"PYTHONPATH": path},
     capture_output=True,
     text=True,
+    check=True,
 )
 print(told.stderr.replace(str(folder), "..."))
 

@@ -1,11 +1,9 @@
 """The outputs of cells, kept under their keys in `<out>/cells`: whole or not at all.
 
-Cells of the results in `<out>` count, too: these may come from another machine. Beside them,
-`<out>/decisions` is for workers to keep what policies decided: measures/decided.py.
+Beside them, `<out>/decisions` is for workers to keep what policies decided: measures/decided.py.
 """
 
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +14,7 @@ from stagewise.files import decode_json, read_bytes, write_bytes
 from stagewise_experiments.machine import Machine
 from stagewise_experiments.results import FILE, UNFINISHED, load_result
 from stagewise_experiments.setting import Setting
-from stagewise_experiments.worker import Report, Request, key_of
+from stagewise_experiments.worker import Report, Request, key_of, request_of
 
 FORMAT: Literal["stagewise-cell/1"] = "stagewise-cell/1"
 FOLDER = "cells"
@@ -55,9 +53,9 @@ class Cache:
         try:
             cell = decode_json(read_bytes(path), _CachedCell, str(path))
         except StagewiseError:
-            return self._in_results.get(key)
+            return None
         if key_of(cell.request) != key:
-            return self._in_results.get(key)
+            return None
         return {
             "outputs": cell.outputs,
             "error": None,
@@ -81,10 +79,11 @@ class Cache:
                 continue
             yield timing.order.setting, timing.seconds
 
-    @cached_property
-    def _in_results(self) -> dict[str, Report]:
-        """Reports on the cells of all results, by key; a file that is damaged is as good as none."""
-        reports: dict[str, Report] = {}
+    def take_results(self, device: str) -> None:
+        """Keep the cells of results in the folder that are of this code and these data.
+
+        Results may come from another machine. A file that is damaged is as good as none.
+        """
         for path in (path for name in (FILE, UNFINISHED) for path in self._out.glob(f"*/{name}")):
             try:
                 result = load_result(path)
@@ -92,14 +91,17 @@ class Cache:
                 continue
             machines = msgspec.to_builtins(result.machines)
             for cell in result.cells:
-                if cell.outputs is not None and cell.machine < len(machines):
-                    reports[cell.key] = {
+                if cell.outputs is None or cell.machine >= len(machines) or self.get(cell.key):
+                    continue
+                request = request_of(cell.setting, device)
+                if key_of(request) == cell.key:
+                    report = {
                         "outputs": cell.outputs,
                         "error": None,
                         "seconds": cell.seconds,
                         "machine": machines[cell.machine],
                     }
-        return reports
+                    self.put(cell.key, request, report)
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"

@@ -66,12 +66,7 @@ def write_report(folders: Sequence[str | Path], page: str | Path) -> Path:
     """
     judged, page = [judge(result) for result in load_results(folders)], Path(page)
     if page.suffix == ".md":
-        text = _markdown(judged, page.parent)
-        for path in (path for folder in folders for path in Path(folder).glob(f"*/{UNFINISHED}")):
-            begun = load_result(path)
-            place = page.parent / begun.profile / begun.experiment.id
-            place.mkdir(parents=True, exist_ok=True)
-            save_result(begun, place / UNFINISHED)
+        text = _markdown(judged, _loaded(folders, UNFINISHED), page.parent)
     else:
         text = page_html(judged)
     write_bytes(page, text.encode())
@@ -80,19 +75,23 @@ def write_report(folders: Sequence[str | Path], page: str | Path) -> Path:
 
 def load_results(folders: Sequence[str | Path]) -> list[Result]:
     """All results below `folders`, in the order of the page."""
-    results: dict[tuple[str, str], tuple[Result, Path]] = {}
     for folder in folders:
-        paths = sorted(Path(folder).glob(f"*/{FILE}"))
-        if not paths:
+        if not any(Path(folder).glob(f"*/{FILE}")):
             raise StagewiseError(f"{folder}: must hold folders with a {FILE}, which `run` writes")
-        for path in paths:
-            result = load_result(path)
-            name = (result.profile, result.experiment.id)
-            if name in results:
-                twice = f"{results[name][1]} is of the same experiment and profile"
-                raise StagewiseError(f"{path}: must not be given twice, {twice}")
-            results[name] = result, path
-    return in_order([result for result, _ in results.values()], lambda result: result.experiment)
+    return in_order(_loaded(folders, FILE), lambda result: result.experiment)
+
+
+def _loaded(folders: Sequence[str | Path], file: str) -> list[Result]:
+    """All results in files of that name below `folders`, each once."""
+    results: dict[tuple[str, str], tuple[Result, Path]] = {}
+    for path in (path for folder in folders for path in sorted(Path(folder).glob(f"*/{file}"))):
+        result = load_result(path)
+        name = (result.profile, result.experiment.id)
+        if name in results:
+            twice = f"{results[name][1]} is of the same experiment and profile"
+            raise StagewiseError(f"{path}: must not be given twice, {twice}")
+        results[name] = result, path
+    return [result for result, _ in results.values()]
 
 
 def page_html(judged: Sequence[Judged]) -> str:
@@ -141,7 +140,7 @@ def _by_profile(judged: Sequence[Judged]) -> dict[ProfileName, list[Judged]]:
     return {name: found[name] for name in _TITLES if name in found}
 
 
-def _markdown(judged: Sequence[Judged], folder: Path) -> str:
+def _markdown(judged: Sequence[Judged], unfinished: Sequence[Result], folder: Path) -> str:
     from stagewise_experiments.pictures import headline
 
     for profile, some in _by_profile(judged).items():
@@ -150,6 +149,11 @@ def _markdown(judged: Sequence[Judged], folder: Path) -> str:
             place = folder / profile / one.result.experiment.id
             _write_outputs(one, place)
             save_result(one.result, place / FILE)
+            (place / UNFINISHED).unlink(missing_ok=True)
+    for begun in unfinished:
+        place = folder / begun.profile / begun.experiment.id
+        place.mkdir(parents=True, exist_ok=True)
+        save_result(begun, place / UNFINISHED)
     return to_markdown(page_blocks(judged))
 
 

@@ -62,6 +62,7 @@ def run_experiments(
     cache, timings = Cache(out), Timings()
     for setting, seconds in cache.timings():
         timings.learn(setting, seconds)
+    cache.take_results(device)
     reports = {key: report for key in requests if (report := cache.get(key)) is not None}
     waiting = {key: kinds_of(cell_of[key].setting) for key in requests if key not in reports}
     shared = {"decisions": str(cache.decisions)}
@@ -82,8 +83,6 @@ def run_experiments(
         failures += write_finished()
         try:
             for key, report in run_jobs(queue, workers, work):
-                reports[key] = report
-                del waiting[key]
                 cell = _cell_result(cell_of[key], key, report)
                 if cell.outputs is None:
                     failures += 1
@@ -91,6 +90,8 @@ def run_experiments(
                 else:
                     cache.put(key, requests[key], report)
                     timings.learn(cell.setting, report["seconds"])
+                reports[key] = report
+                del waiting[key]
                 progress.advance(cell, lambda: timings.left(waiting.values(), workers.count))
                 failures += write_finished()
         finally:

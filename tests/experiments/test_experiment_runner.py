@@ -105,6 +105,35 @@ def test_another_machine_goes_on_from_what_is_not_finished(tmp_path, monkeypatch
     assert not (there / UNFINISHED).exists()
 
 
+def test_what_came_from_another_machine_stays_whatever_is_run_first(tmp_path):
+    run(tmp_path / "here", cases.traced, seeds=3)
+    there = tmp_path / "there" / "small"
+    there.mkdir(parents=True)
+    (tmp_path / "here" / "small" / FILE).rename(there / UNFINISHED)
+    (tmp_path / "began").unlink()
+    run(there.parent, cases.traced, seeds=1)  # a smaller result takes its place
+    run(there.parent, cases.traced, seeds=3)
+    assert began(tmp_path) == []
+
+
+def test_a_cell_under_the_key_of_another_is_not_taken(tmp_path):
+    run(tmp_path / "here", cases.traced)
+    result = load_result(tmp_path / "here" / "small" / FILE)
+    first, second, *others = result.cells
+    exchanged = [
+        msgspec.structs.replace(first, key=second.key),
+        msgspec.structs.replace(second, key=first.key),
+        *others,
+    ]
+    there = tmp_path / "there" / "small"
+    there.mkdir(parents=True)
+    save_result(msgspec.structs.replace(result, cells=exchanged), there / UNFINISHED)
+    (tmp_path / "began").unlink()
+    run(there.parent, cases.traced)
+    assert len(began(tmp_path)) == 2
+    assert values(there.parent) == values(tmp_path / "here")
+
+
 def test_an_unfinished_result_that_is_damaged_is_as_good_as_none(tmp_path):
     run(tmp_path / "here", cases.traced)
     there = tmp_path / "there" / "small"

@@ -48,8 +48,8 @@ class Packable(NamedTuple):
     reduced: FloatArray
     rest: FloatArray
     """Row d: what the edges from the d-th on cost at the least, as reduced costs and as energy."""
-    base: FloatArray
-    """One number: with the reduced costs of a choice never more than it costs."""
+    base: float
+    """With the reduced costs of a choice never more than it costs."""
     delay_weight: float
     energy_weight: float
 
@@ -112,12 +112,11 @@ def pack(
         sorted_columns.delay,
         sorted_reduced,
         rest,
-        np.array([base]),
+        float(base),
         instance.delay_weight,
         instance.energy_weight,
     )
-    state = new_search_state(edges, len(instance.lock))
-    restart(state, limit)
+    state = _new_state(edges, len(instance.lock), limit)
     state.sums[0, 2] = least_delay
     counters = state.counters
     deadline, steps, looks = budget
@@ -138,38 +137,23 @@ def pack(
     return Packing(rows, float(state.value[0]), bool(counters[_FINISHED]))
 
 
-def new_search_state(edges: int, clients: int) -> SearchState:
-    """Room for a search; `restart` begins one."""
+def _new_state(edges: int, clients: int, limit: float) -> SearchState:
+    """The beginning of a search for choices below `limit`."""
     return SearchState(
         used=np.zeros(clients, dtype=np.int8),
-        cursor=np.zeros(edges, dtype=np.int64),
+        cursor=np.full(edges, NONE, dtype=np.int64),
         sums=np.zeros((edges + 1, 3)),
         counters=np.zeros(4, dtype=np.int64),
-        best=np.zeros(edges, dtype=np.int64),
-        value=np.zeros(1),
+        best=np.full(edges, NONE, dtype=np.int64),
+        value=np.full(1, limit, dtype=np.float64),
     )
-
-
-@compiled
-def restart(state, limit):
-    """Begin a search for choices below `limit`."""
-    for i in range(state.used.shape[0]):
-        state.used[i] = 0
-    for d in range(state.cursor.shape[0]):
-        state.cursor[d] = NONE
-        state.best[d] = NONE
-    for n in range(state.counters.shape[0]):
-        state.counters[n] = 0
-    for n in range(state.sums.shape[1]):
-        state.sums[0, n] = 0.0
-    state.value[0] = limit
 
 
 @compiled
 def search(choices, state, steps, looks):
     """Go on with the depth-first search for `steps` steps, or until `looks` in all."""
     sequence, starts, members = choices.sequence, choices.start, choices.members
-    reduced, rest, base = choices.reduced, choices.rest, choices.base[0]
+    reduced, rest, base = choices.reduced, choices.rest, choices.base
     used, cursor, sums = state.used, state.cursor, state.sums
     counters, value = state.counters, state.value
     edges = sequence.shape[0]

@@ -252,8 +252,7 @@ def _set_masks(beam, edges):
             if beam.wanted[a, n] != NONE:
                 later[level, count] = a
                 count += 1
-        if count < later.shape[1]:
-            later[level, count] = NONE
+        later[level, count] = NONE
     return words
 
 

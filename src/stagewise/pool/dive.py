@@ -19,19 +19,10 @@ from stagewise.pool.pricing import (
     price_clients,
     set_members,
 )
-from stagewise.pool.sizes import MANY_EDGES
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
-
-class _Pace(NamedTuple):
-    """How long is priced first and again, and which part of the edges left settles at a time."""
-
-    first_steps: int
-    steps: int
-    part: float
-
-
-_CAREFUL, _QUICK = _Pace(80, 12, 0.08), _Pace(40, 8, 0.2)
+_FIRST_STEPS, _STEPS = 40, 8  # of pricing, first and again
+_PART = 0.2  # of the edges left that settles at a time
 
 
 class _Workspace(NamedTuple):
@@ -74,18 +65,18 @@ def dive(choices: Choices, prices: Prices) -> IntArray:
         to_lose=np.zeros(edges),
         reluctance=np.zeros(edges),
     )
-    _dive(work, _CAREFUL if edges <= MANY_EDGES else _QUICK)
+    _dive(work)
     return work.best
 
 
 @compiled
-def _dive(work, pace):
+def _dive(work):
     """Price, settle some, drop what is in their way, and so on until all have settled."""
     limit = np.inf
-    steps = pace.first_steps
+    steps = _FIRST_STEPS
     while True:
         reached = price_clients(work.choices, steps, steps, limit, work.pricing)
-        steps = pace.steps
+        steps = _STEPS
         if reached < limit:
             limit = reached
             for j in range(work.best.shape[0]):
@@ -95,7 +86,7 @@ def _dive(work, pace):
         if left == 0:
             break
         _weigh(work)
-        for _ in range(int(np.ceil(pace.part * left))):
+        for _ in range(int(np.ceil(_PART * left))):
             _settle_one(work)
         _drop_taken(work)
 

@@ -2,9 +2,9 @@
 
 Clients that several edges want get a price (a Lagrangian multiplier, by a few subgradient steps). With
 few edges the prices give a bound; clusters above it are dropped and the few left are searched
-completely. With many, edges settle one after the other by these prices, and then a few neighbouring ones
-at a time choose again. Edges that are left without a cluster get new ones, and the incremental kernel
-polishes the result.
+completely. With more, a beam search chooses, or very many edges settle one after the other by these
+prices, and then a few neighbouring ones at a time choose again. Edges that are left without a cluster
+get new ones, and the incremental kernel polishes the result.
 """
 
 import numpy as np
@@ -164,7 +164,7 @@ def _assign_in_windows(
     near: IntArray,
     pinned: IntArray | None,
 ) -> IntArray:
-    """A good choice by a dive, improved by a few edges at a time, and again once all are served."""
+    """A good choice, improved by a few edges at a time, and again once all are served."""
     many = len(instance.capacity) > MANY_EDGES
     steps, most = (_ROUGH_STEPS_OF_MANY, _LIKELY_OF_MANY) if many else (_ROUGH_STEPS, _LIKELY)
     priced = price(instance, columns, prices, steps, np.inf, everyone=False, choose_every=steps)

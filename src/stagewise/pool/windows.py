@@ -95,12 +95,10 @@ class _Workspace(NamedTuple):
 def choose_in_windows(choices: Choices, prices: Prices, near: IntArray) -> IntArray:
     """A good disjoint choice, the cluster of each edge; -1 for an edge that goes without."""
     edges = len(prices.delay)
-    if edges <= _EDGES:
-        return choose_together(choices, prices.client)
-    choice = (
-        dive(choices, prices) if edges > MANY_EDGES else choose_together(choices, prices.client)
-    )
-    improve_in_windows(choices, choice, prices.client, near)
+    together = edges <= MANY_EDGES
+    choice = choose_together(choices, prices.client) if together else dive(choices, prices)
+    if edges > _EDGES:
+        improve_in_windows(choices, choice, prices.client, near)
     return choice
 
 
