@@ -119,6 +119,12 @@ def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return decoder
 
 
+def convert(fields: Any, kind: type[T]) -> T:
+    """`fields` as a `kind`, by msgspec, for all threads."""
+    json_decoder(kind)
+    return msgspec.convert(fields, kind)
+
+
 def decode_json(content: bytes, kind: type[T], source: str) -> T:
     """`content` as a `kind`; the error names the source, the field, the value and the rule."""
     return _decode(content, json_decoder(kind).decode, source)

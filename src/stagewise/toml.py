@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stagewise.errors import StagewiseError, one_line
-from stagewise.files import json_decoder, read_bytes
+from stagewise.files import convert, read_bytes
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -25,9 +25,8 @@ T = TypeVar("T")
 
 def converted(fields: Any, kind: type[T], source: str) -> T:
     """`fields` as a `kind`; the error is one line that begins with `source`."""
-    json_decoder(kind)  # by which msgspec knows the type before threads use it at once
     try:
-        return msgspec.convert(fields, kind)
+        return convert(fields, kind)
     except msgspec.ValidationError as error:
         rule, _, place = str(error).partition(" - at `$")
         field = place.removesuffix("`").lstrip(".")

@@ -4,7 +4,6 @@ import asyncio
 from functools import partial
 from random import Random
 from threading import Event
-from time import monotonic
 
 import pytest
 
@@ -65,24 +64,32 @@ def slow_calls(count):
 
 def test_slow_calls_hold_up_the_start_of_a_quick_one_by_as_long_as_each_may_be_quick(monkeypatch):
     """Three of four threads are slow: the quick one waits for three starts, then for nobody."""
-    monkeypatch.setattr(serial_executor, "_QUICK_S", 0.05)
+    clock = 0.0
+    monkeypatch.setattr(serial_executor, "monotonic", lambda: clock)
     slow, go_on, began, ended = slow_calls(3)
 
     async def at_once(executor):
-        asked = monotonic()
+        nonlocal clock
         under_way = [asyncio.create_task(run(executor, *call)) for call in slow]
         await asyncio.sleep(0)
         second = asyncio.create_task(run(executor, "0", lambda: list(ended)))
-        found = await run(executor, "quick", lambda: (list(began), list(ended)))
-        waited = monotonic() - asked
+        quick = asyncio.create_task(run(executor, "quick", lambda: (list(began), list(ended))))
+        for number in range(3):
+            while len(began) <= number:
+                await asyncio.sleep(0.001)
+            clock += 0.9 * serial_executor._QUICK_S
+            await asyncio.sleep(5 * serial_executor._QUICK_S)  # whoever watches sees no reason
+            assert began == list(range(number + 1))
+            assert not quick.done()
+            clock += 0.2 * serial_executor._QUICK_S
+        found = await quick
         again = await run(executor, "quick", lambda: list(ended))
         go_on.set()
         await asyncio.gather(*under_way)
-        return found, waited, again, await second
+        return found, again, await second
 
-    found, waited, again, after_its_key = carried_out(at_once)
+    found, again, after_its_key = carried_out(at_once)
     assert found == ([0, 1, 2], [])
-    assert waited >= 3 * 0.05
     assert again == []  # nothing but slow calls is under way, and the next starts at once
     assert 0 in after_its_key
 
@@ -175,3 +182,36 @@ def test_places_of_a_key_are_few_and_given_back():
         return await run(executor, "a", lambda: 1)
 
     assert carried_out(at_once) == 1
+
+
+def test_once_closed_it_takes_no_calls_and_those_that_wait_are_cancelled():
+    slow, go_on, began, _ = slow_calls(1)
+
+    async def at_once(executor):
+        under_way = asyncio.create_task(run(executor, *slow[0]))
+        await asyncio.sleep(0)
+        waiting = [asyncio.create_task(run(executor, key, lambda: 1)) for key in ("0", "b")]
+        while not began:
+            await asyncio.sleep(0.001)
+        executor.close()
+        with pytest.raises(RuntimeError, match="the executor is closed"):
+            await run(executor, "c", lambda: 1)
+        await asyncio.sleep(3 * serial_executor._QUICK_S)  # whoever watches finds nothing to do
+        go_on.set()
+        await under_way
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert [type(found) for found in carried_out(at_once)] == [asyncio.CancelledError] * 2
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_of_its_call_alone(monkeypatch):
+    async def at_once(executor):
+        def refuse(*call):
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start"):
+            patch.setattr(executor._threads, "submit", refuse)
+            await run(executor, "a", lambda: 1)
+        return await run(executor, "a", lambda: 2)
+
+    assert carried_out(at_once) == 2

@@ -10,6 +10,7 @@ from stagewise.deploy.records import Deployment, DesignName
 from stagewise.deploy.site_scenario import local_scenario, read_cloud_folder, task_on
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
+from stagewise.files import convert
 from stagewise.policies.registry import policy_factory, policy_name
 from stagewise.policies.remedied import Remedy
 from stagewise.robust.rules import Aggregator
@@ -68,7 +69,7 @@ DEFAULTS: dict[str, Any] = {
 def make_options(**fields: Any) -> DeployOptions:
     """The options, with their types checked as those of a file are."""
     try:
-        return msgspec.convert(fields, DeployOptions)
+        return convert(fields, DeployOptions)
     except msgspec.ValidationError as error:
         rule, _, place = str(error).partition(" - at `$.")
         name = place.removesuffix("`")

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.files import convert
 from stagewise.instances.adversarial import chain
 from stagewise.instances.real_systems import (
     AIOTWIN_FILES,
@@ -131,7 +132,7 @@ def digest_of(scenario: Scenario, rounds: list[Round]) -> str:
 @cache
 def load_instances() -> dict[str, BenchmarkInstance]:
     """All instances by name, the small ones first."""
-    entries = msgspec.convert(read_toml(_FILE), dict[str, list[_Entry]])["instance"]
+    entries = convert(read_toml(_FILE), dict[str, list[_Entry]])["instance"]
     made = (BenchmarkInstance(**msgspec.structs.asdict(entry)) for entry in entries)
     return {instance.name: instance for instance in made}
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import read_bytes
+from stagewise.files import convert, read_bytes
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import State
 
@@ -194,7 +194,7 @@ def _load_position(path: Path) -> _Position:
     try:
         metadata: dict[str, str] = msgspec.json.decode(header)[_METADATA]
         fields = {name: msgspec.json.decode(text) for name, text in metadata.items()}
-        position = msgspec.convert(fields, _Position)
+        position = convert(fields, _Position)
     except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise _damaged(path) from None
     if position.round < 0:

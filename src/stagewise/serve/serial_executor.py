@@ -43,6 +43,7 @@ class SerialExecutor:
         """By each key that has a call ready or under way: those that follow it."""
         self._taker: _Taker | None = None
         self._watched = False
+        self._closed = False
 
     @contextmanager
     def place(self, key: str) -> Iterator["Place"]:
@@ -64,13 +65,15 @@ class SerialExecutor:
         # In the context of the request: what is traced of the work is a part of it.
         call = _Call(key, work, copy_context(), loop.create_future())
         with self._lock:
+            if self._closed:
+                raise RuntimeError("the executor is closed: must be open")
+            if self._taker is None:
+                self._start_taker()
             if key in self._behind:
                 self._behind[key].append(call)
             else:
                 self._behind[key] = deque()
                 self._ready.append(call)
-                if self._taker is None:
-                    self._start_taker()
             if not self._watched:
                 self._watched = True
                 loop.call_later(_QUICK_S, self._watch)
@@ -78,8 +81,9 @@ class SerialExecutor:
         return found
 
     def _start_taker(self) -> None:
-        self._taker = _Taker()
-        self._threads.submit(self._take_calls, self._taker)
+        taker = _Taker()
+        self._threads.submit(self._take_calls, taker)
+        self._taker = taker
 
     def _take_calls(self, taker: "_Taker") -> None:
         """Carry out one call after the other, until there are none or another thread took over."""
@@ -104,7 +108,7 @@ class SerialExecutor:
     def _watch(self) -> None:
         """Have another thread take over if the call under way takes long; as long as there are any."""
         with self._lock:
-            self._watched = bool(self._behind)
+            self._watched = bool(self._behind) and not self._closed
             if not self._watched:
                 return
             wait_s = _QUICK_S
@@ -113,17 +117,18 @@ class SerialExecutor:
                 if left_s > 0:
                     wait_s = left_s
                 else:
-                    self._start_taker()
+                    with suppress(RuntimeError):  # no thread can be started: this one goes on
+                        self._start_taker()
         asyncio.get_running_loop().call_later(wait_s, self._watch)
 
     def close(self) -> None:
         """Take no more calls; those under way end by themselves."""
         with self._lock:
-            for call in (
-                *self._ready,
-                *(call for calls in self._behind.values() for call in calls),
-            ):
-                call.answer.cancel()
+            self._closed = True
+            for calls in (self._ready, *self._behind.values()):
+                for call in calls:
+                    call.answer.cancel()
+                calls.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
