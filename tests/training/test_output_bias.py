@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from training_cases import groups_of, largest_difference, noisy_network, small_task, smoothed_loss
@@ -111,6 +112,82 @@ def test_the_output_biases_are_found_by_what_they_do():
     assert output_bias(task_by_labels(lambda: Unusual(bias=False))) is None
     assert output_bias(task_by_labels(loss=smoothed_loss)) is None
     assert isinstance(output_bias(task_by_labels(loss=cross_entropy)), OutputBias)
+
+
+class Recurrent(nn.Module):
+    """Rows are its steps; its state is in the default precision, whatever its own is."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.GRU(8, 16, batch_first=True), nn.Linear(16, 10)
+
+    def forward(self, images):
+        rows, _ = self.cell(images[:, 0], torch.zeros(1, len(images), 16))
+        return self.head(rows[:, -1])
+
+
+class InSinglePrecision(Unusual):
+    def forward(self, images):
+        return super().forward(images.float())
+
+
+class Refusing(Unusual):
+    """It does not like the images that it is tried with."""
+
+    def forward(self, images):
+        if images.min() < 0:
+            raise ValueError("no negative numbers")
+        return super().forward(images)
+
+
+def test_a_model_is_tried_as_it_is_trained():
+    for model in (Recurrent, InSinglePrecision):
+        task = task_by_labels(model, dtype="float32")
+        assert output_bias(task).name == "head.bias"
+        with Trainer(task) as trainer:
+            trainer.train_round(trainer.initial_weights(), GROUPS, 0)
+    assert output_bias(task_by_labels(Refusing)) is None
+    assert output_bias(task_by_labels(lambda: nn.Flatten())) is None
+
+
+class Changed(Unusual):
+    """Its outputs are multiplied by a number that is 1 at first, or given to `layer`."""
+
+    def __init__(self, layer=None):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()), requires_grad=layer is None)
+        self.layer = layer
+
+    def forward(self, images):
+        outputs = self.scale * self.head(self.body(images))
+        return outputs if self.layer is None else self.layer(outputs)
+
+
+class Twice(Unusual):
+    """Its output biases are those of its hidden layer, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.body[1].bias = self.head.bias
+
+
+def test_what_is_the_output_bias_at_first_or_in_evaluation_only_is_none():
+    shape = (1, 8, 8)
+    assert bias_name(Changed(), 10, shape) is None
+    assert bias_name(Changed(nn.Dropout(0.02)), 10, shape) is None
+    assert bias_name(Twice(), 10, shape) is None
+    assert bias_name(Changed(nn.Identity()), 10, shape) == "head.bias"
+    assert bias_name(Changed(nn.BatchNorm1d(10)), 10, shape) == "layer.bias"
+
+
+def test_trying_a_model_leaves_no_trace():
+    model = noisy_network().eval()
+    before = {name: part.clone() for name, part in model.state_dict().items()}
+    state = torch.random.get_rng_state()
+    assert bias_name(model, 10, (1, 8, 8)) == "9.bias"
+    assert all(torch.equal(part, before[name]) for name, part in model.state_dict().items())
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert not model.training and all(part.grad is None for part in model.parameters())
 
 
 @pytest.mark.parametrize("aggregator", ["mean", "trimmed-mean"])

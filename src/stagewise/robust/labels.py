@@ -1,9 +1,10 @@
-"""What training on its labels can do to the biases of a model's outputs, whatever the model is.
+"""What training on its labels can do to the biases of a model's outputs.
 
 The gradient of cross entropy in the bias of an output is the mean probability of its label minus the
-label's share of the batch. So a step of gradient descent raises no bias of a label that the client has
-no samples of, and all of them together by at most the learning rate. An update that does either cannot
-come of the client's declared data: flipped signs and labels do the first, a scaled update the second.
+label's share of the batch, where the bias is added to the output and nothing comes after it. So a step
+of gradient descent raises no bias of a label that the client has no samples of, and all of them together
+by at most the learning rate. An update that does either cannot come of the client's declared data:
+flipped signs and labels do the first, a scaled update the second.
 """
 
 from dataclasses import dataclass
