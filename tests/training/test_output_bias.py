@@ -16,6 +16,7 @@ from attacks import ATTACKS, AttackedTrainer, label_flipped
 from stagewise.datasets import Partition
 from stagewise.models import MODELS, build_model
 from stagewise.robust.labels import LabelRule, OutputBias, bias_rise, judge_rise
+from stagewise.robust.norms import TOO_LARGE
 from stagewise.robust.safeguards import Safeguards
 from stagewise.training import Trainer, train_client
 from stagewise.training.output_bias import bias_name, output_bias
@@ -83,6 +84,16 @@ def test_the_largest_rise_is_that_of_a_model_that_is_always_wrong():
     tenfold = weights[rule.name] + 10 * (after[rule.name] - weights[rule.name])
     reason = judge_rise(bias_rise(weights[rule.name], tenfold, held()[0], rule))
     assert reason.startswith("it raises the biases of the outputs by 10 times")
+
+
+def test_a_rise_that_cannot_be_computed_is_the_largest_number():
+    """Infinity has no place in messages."""
+    rule, own = OutputBias("bias", most=0.2, slack=0.0), np.arange(10) < 5
+    for before, after in ((0.0, 1e308), (-1e308, 1.7e308)):
+        found = bias_rise(np.full(10, before), np.full(10, after), own, rule)
+        assert found == (TOO_LARGE, 0.5) and judge_rise(found)
+    assert bias_rise(np.zeros(10), np.where(own, 1e308, 0.0), own, rule) == (TOO_LARGE, 0.0)
+    assert bias_rise(np.zeros(10), np.zeros(10), own, rule) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("name", MODELS)

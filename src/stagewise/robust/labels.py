@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from stagewise.robust.norms import TOO_LARGE
 from stagewise.world.scenario import BoolArray, FloatArray
 
 ROUNDING = 1.05
@@ -54,7 +55,7 @@ class BiasRise(NamedTuple):
     """What an update does to the biases of the outputs; NaN where it is not known."""
 
     rise: float = np.nan
-    """By how much they rise in all, as a multiple of what is possible."""
+    """By how much they rise in all, as a multiple of what is possible; at most `TOO_LARGE`."""
     foreign: float = np.nan
     """The share of that in labels that the client has no samples of."""
 
@@ -73,10 +74,15 @@ def bias_rise(
 ) -> BiasRise:
     """What the update of a client that holds `held` does to the biases, from `before` to `after`."""
     known = np.asarray(before, np.float64)
-    rises = np.maximum(np.asarray(after, np.float64) - known - outputs.slack * np.abs(known), 0.0)
-    total = float(rises.sum())
-    foreign = float(rises[~held].sum()) / total if total > 0 else 0.0
-    return BiasRise(total / outputs.most, foreign)
+    with np.errstate(over="ignore"):
+        rises = np.asarray(after, np.float64) - known - outputs.slack * np.abs(known)
+        rises = np.clip(rises, 0.0, TOO_LARGE)
+        total = float(rises.sum())
+        rise = min(total / outputs.most, TOO_LARGE)
+    if not total > 0:
+        return BiasRise(rise, 0.0)
+    shares = rises / rises.max()  # their sum can be computed
+    return BiasRise(rise, float(shares[~held].sum() / shares.sum()))
 
 
 def judge_rise(found: BiasRise) -> str:
