@@ -72,7 +72,8 @@ class Counting(nn.Module):
 
 def test_there_is_one_forward_pass_for_each_local_step():
     with Trainer(small_task(Counting, local_steps=3, edge_rounds=2)) as trainer:
-        weights, Counting.forwards = trainer.initial_weights(), 0  # without those to find its biases
+        weights = trainer.initial_weights()
+        Counting.forwards = 0  # without those to find its biases
         trainer.train_round(weights, groups_of([0, 1], [2]), 0)
     assert Counting.forwards == 3 * 3 * 2
 

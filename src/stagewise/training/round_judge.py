@@ -56,7 +56,9 @@ class RoundJudge:
             by_client = {clients[place]: figures[place] for place in members}
             guard = self.safeguards
             refused = judge_updates(by_client, guard.updates, self._repeating, guard.offenders)
-            self._reasons |= {(len(self._counted), client): why for client, why in refused.items()}
+            self._reasons |= {
+                (len(self._counted), client): why.reason for client, why in refused.items()
+            }
             counted[members] = [clients[place] not in refused for place in members]
         return counted
 
