@@ -20,6 +20,8 @@ from stagewise.robust.norms import TOO_LARGE
 from stagewise.robust.safeguards import Safeguards
 from stagewise.training import Trainer, train_client
 from stagewise.training.output_bias import bias_name, output_bias
+from stagewise.training.participants import Participants
+from stagewise.training.round_judge import RoundJudge
 
 LABELS = [(0,), (1, 2), (3, 4, 5), (6, 7, 8, 9), (0, 9), (2, 7)]
 GROUPS = groups_of([0, 1, 2], [3, 4, 5])
@@ -232,3 +234,19 @@ def test_other_labels_are_seen():
         weights = attacked.initial_weights()
         _, figures = attacked.train_round(weights, GROUPS, 0, safeguards=guard_of(task))
     assert {client for _, client in figures.account.reasons} == {1, 2}  # 5 has 2 and 7
+
+
+def test_updates_may_be_seen_in_any_order():
+    """Whoever is seen last of an edge round, it is judged by its own labels."""
+    task = task_by_labels()
+    who, guard = Participants.of(GROUPS, task, None), guard_of(task)
+    before = np.zeros(10)
+    for places in ([5, 3, 0, 1, 4, 2], range(6)):
+        judge = RoundJudge(who, guard, task.edge_rounds)
+        for own in (held(), ~held()):
+            for place in places:
+                judge.see(place, before, 1e-3 * own[who.clients[place]])
+            judge.counted(np.ones(6))
+        account = judge.figures([np.ones((3, 6))] * 2).account
+        assert account.counted.tolist() == [[True] * 6, [False] * 6]
+        np.testing.assert_array_equal(account.rises[..., 1], [[0.0] * 6, [1.0] * 6])
