@@ -14,7 +14,7 @@ from stagewise import training
 from stagewise.datasets import Partition
 from stagewise.randomness import generator
 from stagewise.training import Trainer, TrainingTask
-from stagewise.training.jobs import TrainJob
+from stagewise.training.jobs import TrainJob, update_norms
 
 Vector = npt.NDArray[Any]
 Attack = Callable[[Vector, np.random.Generator], Vector]
@@ -81,7 +81,7 @@ class AttackedTrainer(Trainer):
                 after = self._buffers.results[job.slots[place]]
                 update = self._attack(after.numpy()[:length] - before, random)
                 after[:length] = torch.from_numpy(before + update)
-                figures[2, place] = np.linalg.norm(update.astype(np.float64))
+                figures[2, place] = update_norms(update[None], np.zeros_like(update)[None])[0]
 
 
 def with_flipped_labels(task: TrainingTask, attackers: Sequence[int]) -> TrainingTask:

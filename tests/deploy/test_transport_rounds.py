@@ -567,6 +567,21 @@ def test_what_no_training_gives_is_refused_as_in_the_simulator(nodes, trainer, a
     )
 
 
+@pytest.mark.parametrize("design", ["F", "H"])
+@pytest.mark.parametrize("with_biases", [False, True])
+def test_numbers_near_the_largest_are_refused_as_in_the_simulator(design, with_biases):
+    """The sum of such rises and the norm of such an update cannot be computed."""
+
+    def nearly_infinite(update, random):
+        return np.full_like(update, 1e308)
+
+    task = replace(TASK.task(SYSTEM), dtype="float64")
+    with Trainer(task) as trainer:
+        defence = Defence(SYSTEM, "mean", 10, trainer.output_bias if with_biases else None)
+        reason = "times what its steps" if with_biases else "norm of"
+        refuse_as_the_simulator(Nodes(design, task), trainer, defence, nearly_infinite, reason)
+
+
 def refuse_as_the_simulator(nodes, trainer, defence, attack, reason):
     attacker, index = CLIENTS[2], SYSTEM.clients.index[CLIENTS[2]]
     attack_of(nodes, attacker, attack)
@@ -583,6 +598,7 @@ def refuse_as_the_simulator(nodes, trainer, defence, attack, reason):
             assert trained.edges == expected.edges
             assert all(reason in r.reason for r in trained.clients if r.reason)
             for ours, theirs in zip(trained.clients, expected.clients, strict=True):
+                assert ours.update_norm == pytest.approx(theirs.update_norm, rel=1e-4)
                 assert ours.bias_rise == pytest.approx(theirs.bias_rise, abs=1e-4)
                 assert ours.foreign_rise == pytest.approx(theirs.foreign_rise, abs=1e-4)
             seen = [

@@ -117,7 +117,7 @@ def test_an_update_that_there_are_reasons_to_doubt_may_not_be_large():
         "c": UpdateFigures(2.0, high),
     }
     refused = judge(found, offenders=set())
-    assert refused.keys() == {"a"} and "by 0.70 of what it can" in refused["a"]
+    assert refused.keys() == {"a"} and "by 0.70 of what it can" in refused["a"].reason
     # Before anything is learned all may raise the biases much.
     assert judge_updates({"a": found["a"], "b": usual}, None, set(), set()) == {}
     wrong = {

@@ -71,9 +71,10 @@ class Counting(nn.Module):
 
 
 def test_there_is_one_forward_pass_for_each_local_step():
-    Counting.forwards = 0
-    task = small_task(Counting, local_steps=3, edge_rounds=2)
-    round_of(task, groups_of([0, 1], [2]))
+    with Trainer(small_task(Counting, local_steps=3, edge_rounds=2)) as trainer:
+        weights = trainer.initial_weights()
+        Counting.forwards = 0  # without those to find its biases
+        trainer.train_round(weights, groups_of([0, 1], [2]), 0)
     assert Counting.forwards == 3 * 3 * 2
 
 

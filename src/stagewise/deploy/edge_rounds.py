@@ -213,7 +213,8 @@ class _EdgeTraining:
         found = {client: update_figures(report) for client, (report, _) in arrived.items()}
         known = {client: figures for client, figures in found.items() if figures is not None}
         limits, offenders = self.order.limits, self.order.offenders
-        refused = judge_updates(known, limits, self._repeating, offenders)
+        judged = judge_updates(known, limits, self._repeating, offenders)
+        refused = {client: why.reason for client, why in judged.items()}
         counted = [client for client in arrived if client not in refused]
         if counted:
             models, data = (

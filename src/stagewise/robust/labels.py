@@ -1,9 +1,10 @@
-"""What training on its labels can do to the biases of a model's outputs, whatever the model is.
+"""What training on its labels can do to the biases of a model's outputs.
 
 The gradient of cross entropy in the bias of an output is the mean probability of its label minus the
-label's share of the batch. So a step of gradient descent raises no bias of a label that the client has
-no samples of, and all of them together by at most the learning rate. An update that does either cannot
-come of the client's declared data: flipped signs and labels do the first, a scaled update the second.
+label's share of the batch, where the bias is added to the output and nothing comes after it. So a step
+of gradient descent raises no bias of a label that the client has no samples of, and all of them together
+by at most the learning rate. An update that does either cannot come of the client's declared data:
+flipped signs and labels do the first, a scaled update the second.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from stagewise.robust.norms import TOO_LARGE
 from stagewise.world.scenario import BoolArray, FloatArray
 
 ROUNDING = 1.05
@@ -53,7 +55,7 @@ class BiasRise(NamedTuple):
     """What an update does to the biases of the outputs; NaN where it is not known."""
 
     rise: float = np.nan
-    """By how much they rise in all, as a multiple of what is possible."""
+    """By how much they rise in all, as a multiple of what is possible; at most `TOO_LARGE`."""
     foreign: float = np.nan
     """The share of that in labels that the client has no samples of."""
 
@@ -72,10 +74,15 @@ def bias_rise(
 ) -> BiasRise:
     """What the update of a client that holds `held` does to the biases, from `before` to `after`."""
     known = np.asarray(before, np.float64)
-    rises = np.maximum(np.asarray(after, np.float64) - known - outputs.slack * np.abs(known), 0.0)
-    total = float(rises.sum())
-    foreign = float(rises[~held].sum()) / total if total > 0 else 0.0
-    return BiasRise(total / outputs.most, foreign)
+    with np.errstate(over="ignore"):
+        rises = np.asarray(after, np.float64) - known - outputs.slack * np.abs(known)
+        rises = np.clip(rises, 0.0, TOO_LARGE)
+        total = float(rises.sum())
+        rise = min(total / outputs.most, TOO_LARGE)
+    if not total > 0:
+        return BiasRise(rise, 0.0)
+    shares = rises / rises.max()  # their sum can be computed
+    return BiasRise(rise, float(shares[~held].sum() / shares.sum()))
 
 
 def judge_rise(found: BiasRise) -> str:

@@ -33,22 +33,31 @@ class UpdateFigures(NamedTuple):
     biases: BiasRise = BiasRise()
 
 
+class Rejection(NamedTuple):
+    """Why an update is rejected."""
+
+    reason: str
+    by_biases: bool
+    """Whether what it does to the biases of the outputs is a reason."""
+
+
 def judge_updates(
     updates: Mapping[Name, UpdateFigures],
     learned: NormLimits | None,
     repeating: set[Name],
     offenders: Set[Name],
-) -> dict[Name, str]:
+) -> dict[Name, Rejection]:
     """Which updates of an edge round are rejected, and why; `repeating` is as for `judge_norms`."""
     norms = {name: update.norm for name, update in updates.items()}
-    doubts = dict.fromkeys(offenders, "it has sent a wrong one before")
-    if learned is not None:  # a model that knows nothing yet lets everybody raise much
-        doubts |= {
-            name: f"it raises the biases of the outputs by {update.biases.rise:.2f} of what it can"
-            for name, update in updates.items()
-            if update.biases.rise > HIGH_RISE
-        }
+    high = {
+        name: f"it raises the biases of the outputs by {update.biases.rise:.2f} of what it can"
+        for name, update in updates.items()
+        # A model that knows nothing yet lets everybody raise much.
+        if learned is not None and update.biases.rise > HIGH_RISE
+    }
+    doubts = dict.fromkeys(offenders, "it has sent a wrong one before") | high
     impossible = {name: judge_rise(update.biases) for name, update in updates.items()}
-    return judge_norms(norms, learned, repeating, doubts) | {
-        name: reason for name, reason in impossible.items() if reason
+    by_norm = judge_norms(norms, learned, repeating, doubts)
+    return {name: Rejection(reason, name in high) for name, reason in by_norm.items()} | {
+        name: Rejection(reason, True) for name, reason in impossible.items() if reason
     }

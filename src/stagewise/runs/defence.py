@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagewise.outcomes import RoundAccount, State
-from stagewise.robust.labels import HIGH_RISE, BiasRise, LabelRule, OutputBias, judge_rise
+from stagewise.robust.labels import BiasRise, LabelRule, OutputBias
 from stagewise.robust.norms import NormLimits, judge_norms, learned_limits
 from stagewise.robust.rules import Aggregator
 from stagewise.robust.safeguards import Safeguards, UpdateFigures, judge_updates
@@ -96,13 +96,11 @@ class Defence:
             by_judgement.setdefault((edge_round, edge), {})[client] = figures
         for (edge_round, edge), found in by_judgement.items():
             judged = judge_updates(found, guard.updates, self._repeating, guard.offenders)
-            for client, reason in judged.items():
+            self._offenders |= {client for client, why in judged.items() if why.by_biases}
+            for client, why in judged.items():
                 rejected.add(client)
-                biases = found[client].biases
-                if judge_rise(biases) or biases.rise > HIGH_RISE:
-                    self._offenders |= {client}
                 where = {"edge": self._scenario.edges.ids[edge], "edge_round": edge_round}
-                events.append(self._event(index, "rejected", reason, client, **where))
+                events.append(self._event(index, "rejected", why.reason, client, **where))
         for edge, reason in judge_norms(edges, guard.edges, set()).items():
             name = self._scenario.edges.ids[edge]
             events.append(Event(round=index, kind="rejected", edge=name, reason=reason))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from stagewise.errors import TrainingDiverged
+from stagewise.robust.norms import TOO_LARGE
 from stagewise.training.batches import draw_batches
 from stagewise.training.device import CPU, device_of
 from stagewise.training.layout import WeightLayout
@@ -119,6 +120,11 @@ def diverged(client: int, job: TrainJob, step: int, loss: float) -> TrainingDive
 
 
 def update_norms(after: npt.NDArray[Any], before: npt.NDArray[Any]) -> FloatArray:
-    """The L2 norm of every client's change, summed in float64; shapes are (clients, numbers)."""
-    change = after - before
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", change, change, dtype=np.float64)))
+    """The L2 norm of every client's change, summed in float64, or `TOO_LARGE`.
+
+    Shapes are (clients, numbers).
+    """
+    with np.errstate(over="ignore"):
+        change = after - before
+        squares = np.einsum("ij,ij->i", change, change, dtype=np.float64)
+    return np.asarray(np.minimum(np.sqrt(squares), TOO_LARGE))

@@ -1,5 +1,6 @@
 """Which updates of a simulated round count, edge round by edge round, and what becomes of the models."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -19,12 +20,12 @@ from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 class RoundJudge:
     """One round of `who` under `safeguards`, from its first edge round to the cloud's model."""
 
-    def __init__(self, who: Participants, safeguards: Safeguards) -> None:
+    def __init__(self, who: Participants, safeguards: Safeguards, edge_rounds: int) -> None:
         self.who, self.safeguards = who, safeguards
         self._repeating = set(safeguards.repeating)
         self._counted: list[BoolArray] = []
-        self._rises: list[list[BiasRise]] = [[]]
-        """By edge round, the last of which is going on, and client."""
+        self._rises = np.full((edge_rounds, len(who.clients), len(BiasRise._fields)), np.nan)
+        """What was seen of the output biases, by edge round and the place of the client."""
         self._reasons: dict[tuple[int, int], str] = {}
         self._edge_reasons: dict[int, str] = {}
         self._edge_norms = np.full(len(who.edge_share), np.nan)
@@ -32,12 +33,12 @@ class RoundJudge:
         self._behind = np.zeros(len(who.edge_share))
         """The share of each edge's data that is behind its model."""
 
-    def see(self, before: FloatArray, after: FloatArray) -> None:
-        """Take the output biases of the next client's update: its edge's, and those it sends."""
-        labels, seen = self.safeguards.labels, self._rises[-1]
+    def see(self, place: int, before: FloatArray, after: FloatArray) -> None:
+        """Take the output biases of the update of the client at `place`: its edge's, and its own."""
+        labels = self.safeguards.labels
         assert labels is not None
-        held = labels.held[self.who.clients[len(seen)]]
-        seen.append(bias_rise(before, after, held, labels.outputs))
+        held = labels.held[self.who.clients[place]]
+        self._rises[len(self._counted), place] = bias_rise(before, after, held, labels.outputs)
 
     def counted(self, norms: FloatArray) -> BoolArray:
         """Which clients' updates of an edge round count in a mean."""
@@ -48,15 +49,16 @@ class RoundJudge:
     def _accepted(self, norms: FloatArray) -> BoolArray:
         """Which updates can be honest ones."""
         clients, counted = self.who.clients.tolist(), np.ones(len(norms), np.bool_)
-        if self.safeguards.labels is None:
-            self._rises[-1] = [BiasRise()] * len(clients)
-        figures = list(map(UpdateFigures, norms.tolist(), self._rises[-1]))
+        rises = itertools.starmap(BiasRise, self._rises[len(self._counted)].tolist())
+        figures = list(map(UpdateFigures, norms.tolist(), rises))
         for edge in range(len(self.who.edge_share)):
             members = np.flatnonzero(self.who.edge == edge)
             by_client = {clients[place]: figures[place] for place in members}
             guard = self.safeguards
             refused = judge_updates(by_client, guard.updates, self._repeating, guard.offenders)
-            self._reasons |= {(len(self._counted), client): why for client, why in refused.items()}
+            self._reasons |= {
+                (len(self._counted), client): why.reason for client, why in refused.items()
+            }
             counted[members] = [clients[place] not in refused for place in members]
         return counted
 
@@ -118,7 +120,7 @@ class RoundJudge:
             client=self.who.clients[order],
             group=self.who.group[self.who.edge[order]],
             norms=np.stack([figures[2, order] for figures in edge_rounds]),
-            rises=np.array(self._rises[: len(edge_rounds)])[:, order],
+            rises=self._rises[:, order],
             counted=np.stack([counted[order] for counted in self._counted]),
             edge_norms=dict(zip(self.who.group.tolist(), self._edge_norms.tolist(), strict=True)),
             edges_counted=frozenset(self.who.group[self._edges_counted].tolist()),
@@ -129,7 +131,6 @@ class RoundJudge:
 
     def _note(self, counted: BoolArray) -> None:
         self._counted.append(counted)
-        self._rises.append([])
         present = np.bincount(
             self.who.edge[counted], self.who.share[counted], minlength=len(self._behind)
         )

@@ -102,7 +102,7 @@ class Trainer:
         if edges == 0:
             return {name: array.copy() for name, array in weights.items()}, TrainingFigures.none()
         self._layout.pack(weights, buffers.models[0], buffers.model_counters[0])
-        judge = RoundJudge(who, safeguards)
+        judge = RoundJudge(who, safeguards, self.task.edge_rounds)
         with single_thread():
             buffers.models[1:edges] = buffers.models[0]
             buffers.model_counters[1:edges] = buffers.model_counters[0]
@@ -210,7 +210,7 @@ class Trainer:
         rows = judge.who.edge.tolist()
 
         def see_and_take(place: int, slot: int) -> None:
-            judge.see(before[rows[place]], after[slot])
+            judge.see(place, before[rows[place]], after[slot])
             take(place, slot)
 
         return see_and_take
