@@ -53,7 +53,7 @@ nitpick_ignore_regex = [
         r"|decisions\.DecisionRecord|exact\.prices\.Prices|instances\.catalogue\.Size"
         r"|loop\.Carrier|outcomes\.TrainingFigures"
         r"|plans\.PlanRecord|policies\.policy\.PolicyFactory|policies\.replanned\.PlanStore"
-        r"|pool\.library\.Library|problem\.evaluation\.Evaluation|robust\.norms\.Safeguards"
+        r"|pool\.library\.Library|problem\.evaluation\.Evaluation|robust\.safeguards\.Safeguards"
         r"|runs\.config\.RunConfig|runs\.records\.RoundRecord|training\.task\.Evaluation"
         r"|world\.costs\.LinkCosts|world\.trace\.Trace)",
     ),
