@@ -86,23 +86,23 @@ def run_rounds(
     carrier = NoTraining() if carrier is None else carrier
     began = time.perf_counter()
     for round_ in rounds:
-        decision = decide_round(policy, round_, carrier.losses)
+        announce_round(policy, round_, carrier.losses)
+        asked = time.perf_counter()
+        answer = policy.decide(round_)
+        decision_ms = 1000 * (time.perf_counter() - asked)
+        decision = make_decision(round_, answer, method=policy.title, decision_ms=decision_ms)
         outcome = carrier.carry_out(decision)
         policy.observe(outcome)
         yield PlayedRound(decision, outcome, time.perf_counter() - began)
         began = time.perf_counter()
 
 
-def decide_round(
+def announce_round(
     policy: Policy, round_: Round, losses_of: Callable[[IntArray], FloatArray]
-) -> Decision:
-    """What the policy decides; `losses_of` gives the losses of those whom it asks for first."""
+) -> None:
+    """What comes before a decision; `losses_of` gives the losses of those whom the policy asks for."""
     policy.prepare(round_)
     tell_losses(policy, round_, losses_of)
-    asked = time.perf_counter()
-    answer = policy.decide(round_)
-    decision_ms = 1000 * (time.perf_counter() - asked)
-    return make_decision(round_, answer, method=policy.title, decision_ms=decision_ms)
 
 
 def tell_losses(policy: Policy, round_: Round, losses_of: Callable[[IntArray], FloatArray]) -> None:

@@ -24,7 +24,7 @@ from stagewise.errors import StagewiseError
 from stagewise_experiments import executors
 from stagewise_experiments.code_version import code_version, digest_of
 from stagewise_experiments.executors import ClusterWorkers, ProcessWorkers
-from stagewise_experiments.results import CellResult, load_result
+from stagewise_experiments.results import FILE, CellResult, load_result
 from stagewise_experiments.runner import run_experiments
 from stagewise_experiments.worker import work
 
@@ -187,5 +187,5 @@ def test_a_scheduler_that_goes_away(cluster, tmp_path):
     with pytest.raises(StagewiseError, match="connection to the cluster was lost"):
         run(tmp_path, workers, cases.six_and_no_more, profiles={"quick": {"seeds": 20}})
     thread.join()
-    assert not (tmp_path / "small").exists()
+    assert not (tmp_path / "small" / FILE).exists()
     assert 2 <= len(list(kept.glob("*.json"))) < 80

@@ -18,8 +18,8 @@ from stagewise.runs.config import Replanning
 from stagewise.runs.run import load_run
 from stagewise.simulator.start import resume, simulate
 from stagewise.training import Trainer
+from stagewise.training.device import single_thread
 from stagewise.training.participants import Participants
-from stagewise.training.trainer import single_thread
 from stagewise.world.generate import Task, numeric
 from stagewise.world.scenario import Limits
 

@@ -5,6 +5,7 @@ policy that is made again and told the same gives the same answers, so that any 
 from any other at any entry; which of two got to decide a round is settled by the store alone.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -21,9 +22,9 @@ from stagewise.client.wire import (
     outcome_of_report,
     round_of_request,
 )
-from stagewise.decisions import Decision, DecisionRecord
+from stagewise.decisions import Decision, DecisionRecord, make_decision
 from stagewise.files import json_decoder
-from stagewise.loop import decide_round
+from stagewise.loop import announce_round
 from stagewise.outcomes import expected_outcome
 from stagewise.policies.policy import Policy
 from stagewise.progress import ProgressCallback, ignore_progress
@@ -299,7 +300,11 @@ def _decided(policy: Policy, round_: Round, losses: dict[int, float]) -> Decisio
     def told(clients: IntArray) -> FloatArray:
         return np.array([losses.get(number, np.nan) for number in clients.tolist()])
 
-    return decide_round(policy, round_, told)
+    announce_round(policy, round_, told)
+    asked = time.perf_counter()
+    answer = policy.decide(round_)
+    decision_ms = 1000 * (time.perf_counter() - asked)
+    return make_decision(round_, answer, method=policy.title, decision_ms=decision_ms)
 
 
 def _entry_of(decision: Decision, request: RoundRequest, key: str | None) -> NewEntry:

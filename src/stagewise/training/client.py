@@ -7,10 +7,10 @@ from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import TrainingFigures
 from stagewise.training.backends import make_backend
 from stagewise.training.data import TrainingData
+from stagewise.training.device import single_thread
 from stagewise.training.jobs import TrainingSettings, TrainJob, WeightBuffers
 from stagewise.training.layout import WeightLayout
 from stagewise.training.task import TrainingTask
-from stagewise.training.trainer import single_thread
 
 
 def train_client(

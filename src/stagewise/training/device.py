@@ -1,6 +1,8 @@
 """Where training computes: the processor, or a graphics card if there is one."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 import torch
 
@@ -26,3 +28,15 @@ def device_of(name: str) -> torch.device:
     elif device.type == "mps" and not torch.backends.mps.is_available():
         raise StagewiseError(f"device = {shown(name)}: must be one that PyTorch finds")
     return device
+
+
+@contextlib.contextmanager
+def single_thread() -> Iterator[None]:
+    """One thread for PyTorch inside the block, as in a worker; its generator is restored after."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_num_threads(threads)

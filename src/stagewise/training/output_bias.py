@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from stagewise.robust.labels import OutputBias
+from stagewise.training.device import single_thread
 from stagewise.training.jobs import TrainingSettings
 from stagewise.training.task import TrainingTask
 
@@ -44,8 +45,8 @@ def bias_name(
     None if there is none, or if the model cannot be tried with random images.
     """
     try:
-        # Of the CPU alone, where it is tried.
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        # A process that is forked later would wait for further threads forever.
+        with single_thread(), torch.enable_grad():
             torch.default_generator.manual_seed(0)
             model = deepcopy(model).train()
             names = [

@@ -1,6 +1,5 @@
 """A round of hierarchical federated training (Eqs. 1-3)."""
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
@@ -14,6 +13,7 @@ from stagewise.outcomes import TrainingFigures
 from stagewise.robust.safeguards import Safeguards
 from stagewise.training.backends import CLIENTS_AT_ONCE, clients_at_once
 from stagewise.training.data import TrainingData
+from stagewise.training.device import single_thread
 from stagewise.training.jobs import (
     EvaluateJob,
     TrainingSettings,
@@ -257,15 +257,3 @@ class Trainer:
         self._pool.use(buffers)
         self._sums = torch.zeros(models, self._layout.length, dtype=self._layout.dtype)
         return buffers
-
-
-@contextlib.contextmanager
-def single_thread() -> Iterator[None]:
-    """One thread for PyTorch inside the block, as in a worker; its generator is restored after."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        torch.set_num_threads(threads)
