@@ -133,7 +133,7 @@ def test_both_workers_have_cells(cluster, tmp_path):
 
 def test_a_cell_that_kills_its_worker_is_reported(cluster, tmp_path):
     only = {"axes": [], "profiles": {"quick": {"seeds": 2}}}
-    assert run(tmp_path, cluster.connect(), cases.fatal_for_seed_1, **only) == 2
+    assert run(tmp_path, cluster.connect(), cases.fatal_for_seed_1_later, **only) == 2
     assert [cell.outputs and cell.outputs["value"] for cell in cells(tmp_path)] == [0, None] * 2
     assert all("KilledWorker" in cell.error for cell in cells(tmp_path) if cell.error)
 
