@@ -280,9 +280,6 @@ def _exchange(instance, work, row, first, other):
     data_of = instance.rows.data
     size = work.size[row]
     data, log_sum, price, delay = _sums(instance, work, row, size, first, other)
-    key = work.key[row] ^ _key_of(instance, work, work.members[row, first])
-    if other != NONE:
-        key ^= _key_of(instance, work, work.members[row, other])
     for place in range(work.counts[_FREE]):
         if work.is_member[place]:
             continue
@@ -292,8 +289,6 @@ def _exchange(instance, work, row, first, other):
         grown = data + data_of[instance.link_client[work.link[place]]]
         if grown < instance.data_limit or cost >= _cutoff(work):
             continue
-        if work.slots[_slot_of(work, key ^ _key_of(instance, work, place))] != 0:
-            continue  # found before
         if not _is_feasible(instance, grown, _log_sum_with(instance, work, log_sum, place)):
             continue
         _try_exchange(instance, work, row, first, other, place, cost)
@@ -344,33 +339,20 @@ def _add_cluster(instance, work, size, cost):
     row = work.counts[_FOUND]
     key = np.uint64(0)
     for m in range(size):
-        key ^= _key_of(instance, work, work.members[row, m])
-    slot = _slot_of(work, key)
-    if work.slots[slot] != 0:
-        return
-    work.slots[slot] = row + 1
+        key ^= instance.zobrist[instance.link_client[work.link[work.members[row, m]]]]
+    mask = np.uint64(work.slots.shape[0] - 1)
+    slot = key & mask
+    while work.slots[np.int64(slot)] != 0:
+        if work.key[work.slots[np.int64(slot)] - 1] == key:
+            return
+        slot = (slot + np.uint64(1)) & mask
+    work.slots[np.int64(slot)] = row + 1
     work.key[row] = key
     work.size[row] = size
     work.cost[row] = cost
     work.counts[_FOUND] += 1
     _push_frontier(work, row)
     _rank(work, cost)
-
-
-@inlined
-def _key_of(instance, work, place):
-    """The part that the candidate at `place` has in the key of a cluster."""
-    return instance.zobrist[instance.link_client[work.link[place]]]
-
-
-@inlined
-def _slot_of(work, key):
-    """The slot of the cluster with `key`, or the one for it."""
-    mask = np.uint64(work.slots.shape[0] - 1)
-    slot = key & mask
-    while work.slots[np.int64(slot)] != 0 and work.key[work.slots[np.int64(slot)] - 1] != key:
-        slot = (slot + np.uint64(1)) & mask
-    return np.int64(slot)
 
 
 @inlined

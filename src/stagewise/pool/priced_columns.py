@@ -86,8 +86,8 @@ def likely(columns: Columns, priced: PricedColumns, most: int) -> IntArray:
     rows = []
     for first, costs in zip((0, *ends), np.split(priced.reduced, ends), strict=True):
         if len(costs) > most:
-            dearest = np.partition(costs, most - 1)[most - 1]
-            within = np.flatnonzero(costs <= dearest)
+            highest = np.partition(costs, most - 1)[most - 1]
+            within = np.flatnonzero(costs <= highest)
         else:
             within = np.arange(len(costs))
         by_cost = np.argsort(costs[within], kind="stable")[:most]
