@@ -39,6 +39,7 @@ IDS = [
     "fig-optimality",
     "fig-traces",
     "fig-to-target",
+    "fig-to-target-cifar10",
 ]
 
 # The paper's tables in reading order: a header, then a row's name and its cells.
