@@ -120,12 +120,18 @@ class Defence:
             "until": self._until,
         }
 
+    def joined_since(self, state: State) -> tuple[str, ...]:
+        """The clients of the scenario, by id, that were not yet in it when `state` was given."""
+        return self._scenario.clients.ids[len(state["until"]) :] if state else ()
+
     def restore(self, state: State) -> None:
         """As `state` was given; an empty one is that of a run which has learned nothing."""
         if state:
+            new = len(self.joined_since(state))
             self._norms, self._edge_norms = list(state["norms"]), list(state["edge_norms"])
             self._offenders = frozenset(state.get("offenders", ()))  # of earlier versions: none
-            self._offences, self._until = state["offences"].copy(), state["until"].copy()
+            self._offences = np.pad(state["offences"], (0, new))
+            self._until = np.pad(state["until"], (0, new))
 
     def _offend(self, index: int, client: int) -> Event | None:
         self._offences[client] += 1
