@@ -10,7 +10,6 @@ from stagewise.cli.deploy_init_command import need_flower
 from stagewise.cli.options import Json
 from stagewise.cli.tables import print_findings
 from stagewise.errors import StagewiseError
-from stagewise.world.scenario_file import load_client
 
 if TYPE_CHECKING:
     from stagewise.deploy.membership import Change, SiteFolder
@@ -64,6 +63,9 @@ def add_client(
     name, equals, host = client.partition("=")
     if not equals or not name or not host:
         raise StagewiseError(f"client = {client!r}: must be ID=HOST")
+    need_flower()
+    from stagewise.world.scenario_file import load_client
+
     described = None if row is None else load_client(row)
     _change(site, lambda folder: folder.add_client(name, host, described))
 
