@@ -23,6 +23,7 @@ from stagewise.deploy.flower_api import FleetNode
 from stagewise.deploy.init import init_site
 from stagewise.deploy.membership import Change, SiteFolder
 from stagewise.deploy.programs import ENVIRONMENT, load_programs
+from stagewise.deploy.service_files import Format
 from stagewise.deploy.site import ClientSite, load_site
 from stagewise.deploy.site_scenario import read_cloud_folder
 from stagewise.errors import StagewiseError
@@ -174,6 +175,21 @@ def test_a_client_that_the_scenario_does_not_have(site: SiteFolder, host: str) -
     assert changes[-1] in at_cloud
     assert site.remove_client("c9")
     assert SiteFolder(site.folder).add_client("c9", "10.0.0.3")
+
+
+@pytest.mark.parametrize(
+    ("format_", "file"), [("systemd", "stagewise.service"), ("compose", "compose.yaml")]
+)
+def test_a_new_machine_has_what_its_service_manager_needs(
+    tmp_path: Path, format_: Format, file: str
+) -> None:
+    init_site(three_hosts(), scenario_of(three_hosts()), TASK, tmp_path / "site", format_)
+    site = SiteFolder(tmp_path / "site")
+    site.add_client("c9", "10.0.0.9", new_client(site))
+    text = (site.folder / "hosts" / "10.0.0.9" / file).read_text()
+    assert "client c9" in text
+    others = (site.folder / "hosts" / "10.0.0.3" / file).read_text()
+    assert text.replace("client c9", "client c0, client c1").replace("0.0.9", "0.0.3") == others
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from stagewise.deploy.in_process import covering_edges
 from stagewise.deploy.layout import PROGRAMS, RUN, SCENARIO, SITE, TASK, host_folder, member_key
 from stagewise.deploy.programs import HostPrograms, Program, load_programs, save_programs
 from stagewise.deploy.run_script import run_script
+from stagewise.deploy.service_files import format_of, machine_files
 from stagewise.deploy.site import CLOUD, ClientSite, Cloud, EdgeSite, load_site, to_toml
 from stagewise.deploy.site_scenario import largest_message
 from stagewise.deploy.task import TaskFile
@@ -138,6 +139,8 @@ class SiteFolder:
             save_scenario(scenario, machine / SCENARIO)
         program = self._program(client)
         self._list(host, lambda programs: [*programs, program])
+        for file, text in machine_files(self.site, host, format_of(cloud)) if new else ():
+            write_bytes(self._host(host) / file, text.encode())
         own = ["."] if new else [f"{client.role}/", SCENARIO, PROGRAMS]
         changes += [Change(host, "copy", path) for path in own]
         # The cloud's last: a run takes a new client in when it has both.
