@@ -19,6 +19,7 @@ from test_coordinator_resume import lines_of
 from stagewise.cli.main import main
 from stagewise.datasets import load_dataset, partition
 from stagewise.deploy import joining
+from stagewise.deploy.children import free_ports
 from stagewise.deploy.init import init_site
 from stagewise.deploy.joining import admit, site_watch, with_joined
 from stagewise.deploy.layout import host_folder
@@ -30,6 +31,7 @@ from stagewise.deploy.starting import beside
 from stagewise.deploy.status import read_status
 from stagewise.deploy.up import up
 from stagewise.runs.directory import NEXT, RunDirectory
+from stagewise.runs.metrics import RunMetrics
 from stagewise.runs.run import load_run
 from stagewise.world.records import ClientRecord, Measured
 from stagewise.world.scenario import Scenario
@@ -148,6 +150,16 @@ def test_rounds_before_it_joined_can_be_undone(tmp_path):
     served = ["new" in decision.assignment for decision in run.decisions]
     assert served == [False] * ADDED_IN + [True] * (6 - ADDED_IN)
     assert main(["check-run", str(out)]) == 0
+
+
+def test_counters_are_those_of_all_rounds(tmp_path):
+    pytest.importorskip("prometheus_client")
+    out, (port,) = tmp_path / "run", free_ports(1)
+    metrics = RunMetrics(port)
+    joined_run(out, metrics=metrics)
+    metrics = metrics.again()
+    run_in(out, going_on(out), metrics=metrics)
+    assert metrics.registry.get_sample_value("stagewise_rounds_total") == 6
 
 
 def test_only_clients_can_join(tmp_path):
