@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
 pytest.importorskip("flwr", reason="the deploy extra is not installed")
@@ -22,9 +23,12 @@ from stagewise.deploy.flower_api import FleetNode
 from stagewise.deploy.init import init_site
 from stagewise.deploy.membership import Change, SiteFolder
 from stagewise.deploy.programs import ENVIRONMENT, load_programs
-from stagewise.deploy.site import load_site
+from stagewise.deploy.service_files import Format
+from stagewise.deploy.site import ClientSite, load_site
 from stagewise.deploy.site_scenario import read_cloud_folder
 from stagewise.errors import StagewiseError
+from stagewise.world.records import ClientRecord
+from stagewise.world.scenario_file import client_records, load_scenario
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs modes of files")
 
@@ -141,6 +145,72 @@ def test_back_to_where_it_was(site: SiteFolder) -> None:
     assert sorted(names) == ["client-c0", "client-c1"]
 
 
+def new_client(site: SiteFolder, **fields: object) -> ClientRecord:
+    """A client that the scenario does not have, with the links of c1."""
+    first = client_records(load_scenario(site.folder / "hosts/10.0.0.1/scenario.json"))[1]
+    return msgspec.structs.replace(first, **({"id": "c9"} | fields))
+
+
+@pytest.mark.parametrize("host", ["10.0.0.9", "10.0.0.3", "10.0.0.1"])
+def test_a_client_that_the_scenario_does_not_have(site: SiteFolder, host: str) -> None:
+    _, before, _ = read_cloud_folder(site.folder / "hosts" / "10.0.0.1")
+    changes = site.add_client("c9", host, new_client(site))
+    described, after, _ = read_cloud_folder(site.folder / "hosts" / "10.0.0.1")
+    assert after.clients.ids == (*before.clients.ids, "c9")
+    assert client_records(after)[:-1] == client_records(before)
+    assert described == load_site(site.folder / "site.toml")
+    assert described.clients[-1] == ClientSite(id="c9", host=host, edges=("es0", "es1"))
+    machine = site.folder / "hosts" / host
+    assert load_scenario(machine / "scenario.json").sha256 == after.sha256
+    program = next(p for p in load_programs(machine / "programs.json") if p.name == "client-c9")
+    assert program.command[program.command.index("--client") + 1] == "c9"
+    for edge in ("es0", "es1"):
+        public = site.folder / "hosts" / "10.0.0.2" / f"edge-{edge}" / "nodes" / "c9.pub"
+        assert fits(machine / "client-c9" / f"{edge}.key", public)
+        assert Change("10.0.0.2", "copy", f"edge-{edge}/nodes/c9.pub") in changes
+    assert len(changes) == len(set(changes))
+    # The cloud has both of its files last, when the client can come.
+    at_cloud = [Change("10.0.0.1", "copy", name) for name in ("site.toml", "scenario.json")]
+    assert all(change in changes for change in at_cloud)
+    assert changes[-1] in at_cloud
+    assert site.remove_client("c9")
+    assert SiteFolder(site.folder).add_client("c9", "10.0.0.3")
+
+
+@pytest.mark.parametrize(
+    ("format_", "file"), [("systemd", "stagewise.service"), ("compose", "compose.yaml")]
+)
+def test_a_new_machine_has_what_its_service_manager_needs(
+    tmp_path: Path, format_: Format, file: str
+) -> None:
+    init_site(three_hosts(), scenario_of(three_hosts()), TASK, tmp_path / "site", format_)
+    site = SiteFolder(tmp_path / "site")
+    site.add_client("c9", "10.0.0.9", new_client(site))
+    text = (site.folder / "hosts" / "10.0.0.9" / file).read_text()
+    assert "client c9" in text
+    others = (site.folder / "hosts" / "10.0.0.3" / file).read_text()
+    assert text.replace("client c9", "client c0, client c1").replace("0.0.9", "0.0.3") == others
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("c1", {"id": "c1"}, "client = 'c1': must not be in the site already"),
+        ("es0", {"id": "es0"}, "client = 'es0': must not be in the site already"),
+        ("c9", {"links": {"es7": 1e-9}}, "'es7'"),
+        ("c9", {"links": {}}, "must name an edge"),
+        ("c9", {"label_counts": [1]}, "label_counts"),
+        ("c9", {"cpu_hz": -1.0}, "cpu_hz"),
+    ],
+)
+def test_a_new_client_must_fit(
+    site: SiteFolder, before: dict[str, bytes], name: str, fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises(StagewiseError, match=message):
+        site.add_client(name, "10.0.0.3", new_client(site, **fields))
+    assert changed(site, before) == (set(), set())
+
+
 def test_a_client_that_was_revoked_can_still_move(site: SiteFolder) -> None:
     site.revoke("c1")
     assert site.remove_client("c1") == [
@@ -163,7 +233,12 @@ def test_a_client_that_was_revoked_can_still_move(site: SiteFolder) -> None:
         (["remove-client", "es0"], "client = 'es0': must be one of the site"),
         (["add-client", "c0=10.0.0.9"], "client = 'c0': must be removed first"),
         (["add-client", "c0"], "client = 'c0': must be ID=HOST"),
-        (["add-client", "c9=10.0.0.3"], "so a new deploy init"),
+        (["add-client", "c9=10.0.0.3"], "a new one needs its row of the scenario"),
+        (
+            ["add-client", "c1=10.0.0.3", "--row", "ROW"],
+            "id = 'c9': must be that of the client, 'c1'",
+        ),
+        (["add-client", "c9=10.0.0.3", "--row", "nowhere.json"], "nowhere.json: cannot be read"),
     ],
 )
 def test_mistakes_change_nothing(
@@ -173,7 +248,9 @@ def test_mistakes_change_nothing(
     words: list[str],
     message: str,
 ) -> None:
-    command, *rest = words
+    row = site.folder.parent / "c9.json"
+    row.write_bytes(msgspec.json.encode(new_client(site)))
+    command, *rest = (str(row) if word == "ROW" else word for word in words)
     assert main(["deploy", command, str(site.folder), *rest]) == 2
     assert message in capsys.readouterr().err
     assert changed(site, before) == (set(), set())

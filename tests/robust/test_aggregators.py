@@ -72,41 +72,37 @@ def test_norms_are_limited_by_median_and_spread():
     usual = np.exp(rng.normal(0.0, 1.0, 2000))
     limits = learned_limits(usual)
     assert limits.reject == pytest.approx(np.exp(6.0), rel=0.2)
-    assert limits.repeat == pytest.approx(np.exp(3.0), rel=0.2)
+    assert limits.doubtful == pytest.approx(np.exp(2.0), rel=0.2)
     # A part of them may be anything.
     spoilt = learned_limits(np.concatenate([usual, np.full(400, 1e9)]))
     assert spoilt.reject < 1e5
     equal = learned_limits(np.ones(8))
-    assert (equal.reject, equal.repeat, equal.doubtful) == pytest.approx((50.0, 8.0, 3.0))
+    assert (equal.reject, equal.doubtful) == pytest.approx((100.0, 3.0))
     assert learned_limits(np.ones(7)) is None
     assert learned_limits(np.array([1.0] * 7 + [TOO_LARGE])) is None
     assert learned_limits(np.zeros(100)) is None
 
 
 def test_before_anything_is_known_updates_are_compared_with_each_other():
-    assert judge_norms({"a": 1.0, "b": 2.0, "c": 1e6}, None, set()).keys() == {"c"}
-    assert judge_norms({"a": 1.0, "c": 1e6}, None, set()).keys() == {"c"}
-    assert judge_norms({"c": 1e6}, None, set()) == {}
-    assert judge_norms({"c": np.inf}, None, set()).keys() == {"c"}
-    assert judge_norms({"a": TOO_LARGE, "b": TOO_LARGE}, None, set()).keys() == {"a", "b"}
-    assert judge_norms({"a": 0.0, "b": 0.0}, None, set()) == {}
+    assert judge_norms({"a": 1.0, "b": 2.0, "c": 1e6}, None).keys() == {"c"}
+    assert judge_norms({"a": 1.0, "c": 1e6}, None).keys() == {"c"}
+    assert judge_norms({"c": 1e6}, None) == {}
+    assert judge_norms({"c": np.inf}, None).keys() == {"c"}
+    assert judge_norms({"a": TOO_LARGE, "b": TOO_LARGE}, None).keys() == {"a", "b"}
+    assert judge_norms({"a": 0.0, "b": 0.0}, None) == {}
 
 
-def test_one_large_update_is_chance_and_two_are_not():
-    limits, repeating = NormLimits(reject=50.0, repeat=6.0, doubtful=3.0), set()
-    assert judge_norms({"a": 7.0, "b": 1.0}, limits, repeating) == {}
-    assert repeating == {"a"}
-    refused = judge_norms({"a": 7.0, "b": 7.0}, limits, repeating)
-    assert refused.keys() == {"a"}
-    assert "is 7: must be at most 6 by the rounds before, as the one before" in refused["a"]
-    assert judge_norms({"a": 1.0, "b": 51.0}, limits, repeating).keys() == {"b"}
-    assert repeating == {"b"}
-    assert judge_norms({"a": float("nan")}, limits, set()).keys() == {"a"}
+def test_only_what_lies_beyond_the_limit_is_rejected():
+    limits = NormLimits(reject=50.0, doubtful=3.0)
+    assert judge_norms({"a": 50.0, "b": 1.0}, limits) == {}
+    refused = judge_norms({"a": 50.0, "b": 51.0}, limits)
+    assert refused == {"b": "the norm of its update is 51: must be at most 50 by the rounds before"}
+    assert judge_norms({"a": float("nan")}, limits).keys() == {"a"}
 
 
 def test_an_update_that_there_are_reasons_to_doubt_may_not_be_large():
-    limits = NormLimits(reject=50.0, repeat=6.0, doubtful=3.0)
-    judge = partial(judge_updates, learned=limits, repeating=set())
+    limits = NormLimits(reject=50.0, doubtful=3.0)
+    judge = partial(judge_updates, learned=limits)
     large, usual = UpdateFigures(4.0), UpdateFigures(2.0)
     assert judge({"a": large, "b": large}, offenders={"b"}).keys() == {"b"}
     assert judge({"b": usual}, offenders={"b"}) == {}
@@ -119,7 +115,7 @@ def test_an_update_that_there_are_reasons_to_doubt_may_not_be_large():
     refused = judge(found, offenders=set())
     assert refused.keys() == {"a"} and "by 0.70 of what it can" in refused["a"].reason
     # Before anything is learned all may raise the biases much.
-    assert judge_updates({"a": found["a"], "b": usual}, None, set(), set()) == {}
+    assert judge_updates({"a": found["a"], "b": usual}, None, set()) == {}
     wrong = {
         "a": UpdateFigures(1.0, BiasRise(2.0, 0.0)),
         "b": UpdateFigures(1.0, BiasRise(0.1, 0.5)),

@@ -33,15 +33,17 @@ USUAL = [of_client_0(1.0, LOW)] * 2
     ("rounds", "rejected", "offends"),
     [
         # Before anything is learned, all may raise the biases much: the norm is the reason.
-        ([of_client_0(60.0, HIGH)], True, False),
-        ([of_client_0(60.0, LOW)], True, False),
+        ([of_client_0(120.0, HIGH)], True, False),
+        ([of_client_0(120.0, LOW)], True, False),
         ([of_client_0(1.0, BiasRise(1.2, 0.0))], True, True),
         ([of_client_0(1.0, BiasRise(0.1, 0.5))], True, True),
         ([*USUAL, of_client_0(4.0, HIGH)], True, True),
-        ([*USUAL, of_client_0(60.0, HIGH)], True, True),
-        ([*USUAL, of_client_0(60.0, LOW)], True, False),
+        ([*USUAL, of_client_0(120.0, HIGH)], True, True),
+        ([*USUAL, of_client_0(120.0, LOW)], True, False),
         ([*USUAL, of_client_0(2.0, HIGH)], False, False),
         ([*USUAL, of_client_0(4.0, LOW)], False, False),
+        # A client whose labels the model does not know yet has large updates again and again.
+        ([*USUAL, of_client_0(30.0, LOW), of_client_0(30.0, LOW)], False, False),
         # Once an offender, always one: what others may send is refused, and that is no news.
         ([*USUAL, of_client_0(1.0, BiasRise(0.1, 0.5)), of_client_0(4.0, LOW)], True, True),
     ],

@@ -71,7 +71,7 @@ def test_without_an_offender_every_bit_is_as_it_was(model):
             assert figures.account.counted.all() and not figures.account.reasons
 
 
-@pytest.mark.parametrize("limits", [None, NormLimits(reject=50.0, repeat=6.0, doubtful=3.0)])
+@pytest.mark.parametrize("limits", [None, NormLimits(reject=50.0, doubtful=3.0)])
 @pytest.mark.parametrize("aggregator", ["mean", "trimmed-mean"])
 @pytest.mark.parametrize("model", ["mlp", noisy_network])
 def test_a_refused_client_is_as_one_that_did_not_train(model, aggregator, limits):
@@ -90,7 +90,7 @@ def test_a_refused_client_is_as_one_that_did_not_train(model, aggregator, limits
 def test_an_edge_with_nobody_left_keeps_its_model_and_is_not_counted():
     task, guard = (
         small_task(),
-        Safeguards(updates=NormLimits(reject=50.0, repeat=6.0, doubtful=3.0)),
+        Safeguards(updates=NormLimits(reject=50.0, doubtful=3.0)),
     )
     with AttackedTrainer(task, 1, enormous, [3, 4, 6]) as attacked, Trainer(task) as honest:
         weights = honest.initial_weights()

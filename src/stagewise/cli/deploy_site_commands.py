@@ -54,12 +54,20 @@ def remove_client(
 def add_client(
     site: SiteArgument,
     client: Annotated[str, typer.Argument(metavar="ID=HOST", help="Which client, and where.")],
+    row: Annotated[
+        str | None,
+        typer.Option(help="For a new client: the file of its object in a scenario's `clients`."),
+    ] = None,
 ) -> None:
-    """Put a client that was removed on a machine, the same or another, with new keys."""
+    """Put a new client on a machine, or one that was removed; a run takes it in between two rounds."""
     name, equals, host = client.partition("=")
     if not equals or not name or not host:
         raise StagewiseError(f"client = {client!r}: must be ID=HOST")
-    _change(site, lambda folder: folder.add_client(name, host))
+    need_flower()
+    from stagewise.world.scenario_file import load_client
+
+    described = None if row is None else load_client(row)
+    _change(site, lambda folder: folder.add_client(name, host, described))
 
 
 def _change(site: str, act: "Callable[[SiteFolder], list[Change]]") -> None:

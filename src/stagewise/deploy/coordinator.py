@@ -64,6 +64,8 @@ class Coordinator:
     """Whether decisions use the delays that were measured."""
     output_bias: OutputBias | None = None
     """What updates may do to the biases of the outputs; None where that is not known."""
+    ends: Callable[[], bool] = lambda: False
+    """Asked before every round whether there is to be none, since the run is to go on otherwise."""
     report: Callable[[StatusRecord], None] = lambda status: None
     patience_s: float = PATIENCE_S
     live: LiveRecord | None = None
@@ -87,6 +89,8 @@ class Coordinator:
     def rounds(self, first: int) -> Iterator[Round]:
         """The rounds from `first` on, each of those who answer when it begins."""
         for index in range(first, self.config.rounds):
+            if self.ends():
+                return
             self._report("polling", round=index)
             self._presence, self._roll_call_s = self._wait_for_somebody()
             self.deadlines.learn_answers(self._presence.answer_s.values())

@@ -59,7 +59,6 @@ def edge_orders(scenario: Scenario, order: RoundOrder, deadline_s: float) -> lis
             deadline_s=deadline_s,
             aggregator=guard.aggregator,
             limits=guard.updates,
-            repeating=tuple(client for client in members if index[client] in guard.repeating),
             offenders=frozenset(client for client in members if index[client] in guard.offenders),
             outputs=None if labels is None else labels.outputs,
             held={}
@@ -114,7 +113,7 @@ def _judged_edges(order: RoundOrder, edges: Sequence[EdgeResult]) -> list[EdgeRe
     for edge in edges:
         if edge.weights is not None and edge.report.data:
             norms[edge.report.edge] = update_norm(order.weights, edge.weights)
-    refused = judge_norms(norms, order.safeguards.edges, set())
+    refused = judge_norms(norms, order.safeguards.edges)
     judged = []
     for edge in edges:
         name = edge.report.edge
@@ -137,7 +136,6 @@ class _EdgeTraining:
         self._began = self._ends = 0.0  # of the edge round
         self._pending: dict[str, ClientReport] = {}  # by message: whose fate is not known yet
         self._arrived: dict[str, tuple[ClientReport, ModelWeights]] = {}  # of the right form
-        self._repeating = set(order.repeating)
 
     def advance(self, now: float) -> bool:
         """Close an edge round that is over and begin the next; true when there is none left."""
@@ -213,7 +211,7 @@ class _EdgeTraining:
         found = {client: update_figures(report) for client, (report, _) in arrived.items()}
         known = {client: figures for client, figures in found.items() if figures is not None}
         limits, offenders = self.order.limits, self.order.offenders
-        judged = judge_updates(known, limits, self._repeating, offenders)
+        judged = judge_updates(known, limits, offenders)
         refused = {client: why.reason for client, why in judged.items()}
         counted = [client for client in arrived if client not in refused]
         if counted:

@@ -25,14 +25,18 @@ from stagewise.deploy.certificates import (
     issue_server_certificate,
     make_node_key,
 )
+from stagewise.deploy.in_process import covering_edges
 from stagewise.deploy.layout import PROGRAMS, RUN, SCENARIO, SITE, TASK, host_folder, member_key
 from stagewise.deploy.programs import HostPrograms, Program, load_programs, save_programs
 from stagewise.deploy.run_script import run_script
-from stagewise.deploy.site import ClientSite, Cloud, EdgeSite, load_site, to_toml
+from stagewise.deploy.service_files import format_of, machine_files
+from stagewise.deploy.site import CLOUD, ClientSite, Cloud, EdgeSite, load_site, to_toml
 from stagewise.deploy.site_scenario import largest_message
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import explained, write_bytes
+from stagewise.world.records import ClientRecord
+from stagewise.world.scenario_file import load_scenario, save_scenario, with_clients
 
 Action = Literal["copy", "delete"]
 
@@ -100,33 +104,48 @@ class SiteFolder:
         gone = self._change(client, "delete", folder)
         return [*changes, gone, Change(client.host, "copy", PROGRAMS)]
 
-    def add_client(self, name: str, host: str) -> list[Change]:
-        """Put a client that was removed on a machine, the same or another, with new keys."""
-        client = structs.replace(self._client(name), host=host)
-        if self._role(self._client(name)).exists():
-            raise StagewiseError(f"client = {shown(name)}: must be removed first")
-        others = [client if each.id == name else each for each in self.site.clients]
-        self.site = structs.replace(self.site, clients=tuple(others))
+    def add_client(self, name: str, host: str, row: ClientRecord | None = None) -> list[Change]:
+        """Put a client on a machine, with new keys: one that was removed, or a new one by its `row`.
+
+        A new one comes after those that the scenario has. Their data is dealt as before, so that their
+        machines may keep the scenario they have.
+        """
+        cloud = self._host(self.site.cloud.host)
+        scenario = load_scenario(cloud / SCENARIO)
+        if row is None:
+            client = structs.replace(self._client(name), host=host)
+            if self._role(self._client(name)).exists():
+                raise StagewiseError(f"client = {shown(name)}: must be removed first")
+            clients = [client if each.id == name else each for each in self.site.clients]
+        else:
+            scenario = with_clients(scenario, [self._checked(row, name)])
+            client = ClientSite(id=name, host=host, edges=covering_edges(scenario)[name])
+            clients = [*self.site.clients, client]
+        self.site = structs.replace(self.site, clients=tuple(clients))
+        self.site.check_scenario(scenario)
         role, new = self._role(client), not self._host(host).exists()
         role.mkdir(OWNER_FOLDER, parents=True)
-        cloud = self._host(self.site.cloud.host)
-        for shared in (SCENARIO, TASK):
-            if not (self._host(host) / shared).exists():
-                shutil.copy2(cloud / shared, self._host(host) / shared)
+        if not (self._host(host) / TASK).exists():
+            shutil.copy2(cloud / TASK, self._host(host) / TASK)
         write_bytes(role / AUTHORITY, (self._role(self.site.cloud) / AUTHORITY).read_bytes())
         changes = []
         for server, at in self.site.servers_of(client).items():
             public = member_key(self._role(at), name)
             make_node_key(role, server).public.rename(public)
             changes.append(self._change(at, "copy", public))
-        program = self._program(client)
-        self._list(host, lambda programs: [*programs, program])
         for path in (self.folder / SITE, cloud / SITE):
             write_bytes(path, to_toml(self.site).encode())
-        there = "." if new else f"{client.role}/"
-        listed = [] if new else [Change(host, "copy", PROGRAMS)]
-        site = Change(self.site.cloud.host, "copy", SITE)
-        return [*changes, Change(host, "copy", there), *listed, site]
+        for machine in {cloud, self._host(host)}:
+            save_scenario(scenario, machine / SCENARIO)
+        program = self._program(client)
+        self._list(host, lambda programs: [*programs, program])
+        for file, text in machine_files(self.site, host, format_of(cloud)) if new else ():
+            write_bytes(self._host(host) / file, text.encode())
+        own = ["."] if new else [f"{client.role}/", SCENARIO, PROGRAMS]
+        changes += [Change(host, "copy", path) for path in own]
+        # The cloud's last: a run takes a new client in when it has both.
+        at_cloud = [Change(self.site.cloud.host, "copy", path) for path in (SITE, SCENARIO)]
+        return [*changes, *(change for change in at_cloud if change not in changes)]
 
     def _withdraw(self, node: EdgeSite | ClientSite) -> list[Change]:
         """Delete a node's keys at its servers; none may be left to delete."""
@@ -168,9 +187,16 @@ class SiteFolder:
             if client.id == name:
                 return client
         raise StagewiseError(
-            f"client = {shown(name)}: must be one of the site; others need a scenario that has them, "
-            f"and so a new deploy init"
+            f"client = {shown(name)}: must be one of the site; a new one needs its row of the scenario"
         )
+
+    def _checked(self, row: ClientRecord, name: str) -> ClientRecord:
+        if row.id != name:
+            raise StagewiseError(f"id = {shown(row.id)}: must be that of the client, {shown(name)}")
+        taken = [CLOUD, *(edge.id for edge in self.site.edges), *(c.id for c in self.site.clients)]
+        if name in taken:
+            raise StagewiseError(f"client = {shown(name)}: must not be in the site already")
+        return row
 
     def _host(self, host: str) -> Path:
         return host_folder(self.folder, host)

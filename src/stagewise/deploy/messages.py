@@ -73,8 +73,6 @@ class EdgeOrder(_Body, frozen=True):
     aggregator: Aggregator = "mean"
     limits: NormLimits | None = None
     """How large the updates of its clients may be; None: as those beside them."""
-    repeating: tuple[str, ...] = ()
-    """Clients whose last update was beyond the lower limit."""
     offenders: frozenset[str] = frozenset()
     """Clients with an update that was rejected by what it did to the biases of the outputs."""
     outputs: OutputBias | None = None

@@ -96,7 +96,7 @@ def check_repeats(path: Path, options: DeployOptions, begun: Resolved) -> None:
     }
     del known["scenario"]  # where it came from; it is compared itself
     _check_same(options, known, f"as the run in {path} was begun")
-    if options.scenario is not None and not _same_system(load_scenario(options.scenario), world):
+    if options.scenario is not None and not same_system(load_scenario(options.scenario), world):
         raise StagewiseError(
             f"scenario = {shown(options.scenario)}: must be the one the run in {path} was begun with"
         )
@@ -177,7 +177,7 @@ def _run(
     return config, world, deployment
 
 
-def _same_system(asked: Scenario, begun: Scenario) -> bool:
+def same_system(asked: Scenario, begun: Scenario) -> bool:
     """Whether two scenarios differ only in who is likely online, which roll calls change."""
     likely = begun.clients.online_probability
     if len(asked.clients) != len(begun.clients):

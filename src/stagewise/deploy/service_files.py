@@ -69,6 +69,12 @@ def check_format(site: Site, format_: Format) -> None:
             )
 
 
+def format_of(folder: Path) -> Format:
+    """The format of the files that a machine's folder has; that of a chart is not in it."""
+    formats: dict[str, Format] = {SYSTEMD: "systemd", COMPOSE: "compose"}
+    return next((own for name, own in formats.items() if (folder / name).exists()), "scripts")
+
+
 def machine_files(site: Site, host: str, format_: Format) -> Iterator[tuple[str, str]]:
     """The files of a format in a machine's folder, by name."""
     members = [each for each in (site.cloud, *site.nodes) if each.host == host]

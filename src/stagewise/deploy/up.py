@@ -14,10 +14,12 @@ from stagewise.deploy.coordinator import Coordinator
 from stagewise.deploy.costs import MeasuredCosts
 from stagewise.deploy.deadlines import UNKNOWN_ANSWER_S, Deadlines
 from stagewise.deploy.exchange import Transport
+from stagewise.deploy.joining import admit, site_watch
 from stagewise.deploy.options import DeployOptions, Resolved, check_repeats, resolve
 from stagewise.deploy.records import (
     DEPLOYMENT,
     LIVE,
+    Deployment,
     LiveRecord,
     add_live,
     cut_live,
@@ -57,6 +59,9 @@ if TYPE_CHECKING:
 HOPS = {"H": 2, "F": 1, "in-process": 0}
 """How many messages one after the other ask a client and bring its answer: over its edge, or not."""
 
+JOINING_WAIT_S = 10.0
+"""How long a run that takes clients in waits for those who do not answer at once."""
+
 START_S = 600.0
 """How long processes on this machine may take to start: a busy one has many to start."""
 
@@ -69,16 +74,22 @@ def up(
 ) -> Run:
     """Train with real processes until the last round; all of them end with this call.
 
-    Where `out` holds a deployed run, it goes on as it was begun; options may only repeat that.
+    Where `out` holds a deployed run, it goes on as it was begun; options may only repeat that. Clients
+    that are added to the site meanwhile are taken in between two rounds.
     """
     need_torch()
     path = Path(out)
     if (path / CONFIG).exists():
-        return _resume(path, options, show_progress, metrics)
-    if path.name in ("", ".."):
-        raise StagewiseError(f"out = {shown(str(out))}: must end in the name of a new folder")
-    check_unused(path)
-    return _start(path, options, show_progress, metrics)
+        run = _resume(path, options, show_progress, metrics)
+    else:
+        if path.name in ("", ".."):
+            raise StagewiseError(f"out = {shown(str(out))}: must end in the name of a new folder")
+        check_unused(path)
+        run = _start(path, options, show_progress, metrics)
+    while not run.finished:  # clients have joined
+        metrics = None if metrics is None else metrics.again()
+        run = _resume(path, DeployOptions(), show_progress, metrics, JOINING_WAIT_S)
+    return run
 
 
 def _start(
@@ -109,18 +120,25 @@ def _start(
 
 
 def _resume(
-    path: Path, options: DeployOptions, show_progress: bool, metrics: RunMetrics | None
+    path: Path,
+    options: DeployOptions,
+    show_progress: bool,
+    metrics: RunMetrics | None,
+    wait_s: float | None = None,
 ) -> Run:
     directory = RunDirectory.open(path)
     for refused in directory.repair():
         announce(f"{refused}: the one before it is used")
     so_far = load_run(path)
-    config, world, _ = begun = so_far.config, so_far.scenario, load_deployment(path)
-    check_repeats(path, options, begun)
+    deployment = load_deployment(path)
+    check_repeats(path, options, (so_far.config, so_far.scenario, deployment))
     if so_far.finished:
         return so_far
-    if world.sha256 != config.scenario_sha256:
+    if so_far.scenario.sha256 != so_far.config.scenario_sha256:
         raise StagewiseError(f"{path / SCENARIO}: must be as it was when the run began")
+    if deployment.design != "in-process":
+        admit(directory, machine_folder(path, deployment))
+    config, world, _ = begun = directory.config(), directory.scenario(), deployment
     with _says_how_to_go_on(path), ExitStack() as stack, starting(path, show_progress) as start:
         recorder = stack.enter_context(directory.recording())
         start.phase(f"preparing to go on with round {len(so_far.records) + 1}")
@@ -129,7 +147,7 @@ def _resume(
             raise StagewiseError(
                 f"{path}: the data set {shown(config.dataset)} must be the one the run began with"
             )
-        transport = stack.enter_context(_transport(path, begun, trainer, start))
+        transport = stack.enter_context(_transport(path, begun, trainer, start, wait_s))
         start.phase(f"connected; going on with round {len(so_far.records) + 1}")
         policy = policy_of_folder(directory)
         start.over()
@@ -148,7 +166,10 @@ def run_session(
     show_progress: bool = False,
     metrics: RunMetrics | None = None,
 ) -> Run:
-    """The rounds that are left; each is complete once the checkpoint says so."""
+    """The rounds that are left; each is complete once the checkpoint says so.
+
+    The run that is returned is not finished if clients have joined its site.
+    """
     path, done = directory.path, directory.complete
     config, world, deployment = begun
     coordinator = Coordinator(
@@ -162,6 +183,7 @@ def run_session(
         costs=MeasuredCosts(world),
         measured_costs=deployment.measured_costs,
         output_bias=trainer.output_bias,
+        ends=_watch(path, world, deployment),
         report=lambda status: save_status(status, path),
     )
     rounds = directory.online(world)[:done]
@@ -183,7 +205,7 @@ def run_session(
         return {LIVE: line}
 
     with _final_status(coordinator):
-        return Session(
+        run = Session(
             config,
             policy,
             coordinator.rounds,
@@ -192,6 +214,15 @@ def run_session(
             show_progress=show_progress,
             metrics=metrics,
         ).run_in(directory, recorder)
+    coordinator.end("finished" if run.finished else "starting")
+    return run
+
+
+def _watch(path: Path, world: Scenario, deployment: Deployment) -> Callable[[], bool]:
+    """What says whether clients have joined the site that the run is carried out on."""
+    if deployment.design == "in-process":
+        return lambda: False
+    return site_watch(world, machine_folder(path, deployment))
 
 
 def _live_counters(metrics: RunMetrics | None) -> Callable[[LiveRecord], None]:
@@ -205,14 +236,13 @@ def _live_counters(metrics: RunMetrics | None) -> Callable[[LiveRecord], None]:
 
 @contextlib.contextmanager
 def _final_status(coordinator: Coordinator) -> Iterator[None]:
-    """Leave a status that says how it ended."""
+    """Leave a status that says so where an error ends it."""
     try:
         yield
     except BaseException:
         with contextlib.suppress(StagewiseError):
             coordinator.end("stopped")
         raise
-    coordinator.end("finished")
 
 
 @contextlib.contextmanager
@@ -235,9 +265,12 @@ def _trainer(config: RunConfig, world: Scenario) -> "Trainer":
 
 
 def _transport(
-    path: Path, begun: Resolved, trainer: "Trainer", start: Start
+    path: Path, begun: Resolved, trainer: "Trainer", start: Start, wait_s: float | None = None
 ) -> AbstractContextManager[Transport]:
-    """What reaches the clients; processes on this machine live as long as the block."""
+    """What reaches the clients; processes on this machine live as long as the block.
+
+    `wait_s` is how long other machines may take to come; None: as for a run that begins.
+    """
     config, world, deployment = begun
     if deployment.design == "in-process":
         from stagewise.deploy.in_process import InProcess
@@ -246,9 +279,9 @@ def _transport(
     if find_spec("flwr") is None:
         raise StagewiseError("deploy needs Flower: pip install 'stagewise-hfl[deploy]'")
     if deployment.site is not None:
-        from stagewise.deploy.remote import remote_transport
+        from stagewise.deploy.remote import WAIT_S, remote_transport
 
-        return remote_transport(Path(deployment.site), start)
+        return remote_transport(Path(deployment.site), start, wait_s or WAIT_S)
     from stagewise.deploy.processes import LocalSite
 
     site = LocalSite(world, deployment.design, TaskFile.of(config), beside(path))

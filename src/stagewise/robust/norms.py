@@ -21,10 +21,8 @@ TOO_LARGE = float(np.finfo(np.float64).max)
 LEAST_NORMS = 8
 """With fewer norms of earlier rounds an update is compared with those beside it."""
 
-REJECT_SPREADS, REJECT_FACTOR = 6.0, 50.0
+REJECT_SPREADS, REJECT_FACTOR = 6.0, 100.0
 """An update is rejected beyond so many spreads above the median, but not below that many times it."""
-REPEAT_SPREADS, REPEAT_FACTOR = 3.0, 8.0
-"""The same for an update that follows one beyond this lower limit: one may be chance, two are not."""
 DOUBTFUL_SPREADS, DOUBTFUL_FACTOR = 2.0, 3.0
 """The same for an update that there are other reasons to doubt."""
 
@@ -36,8 +34,6 @@ class NormLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     reject: float
     """What lies beyond it is rejected."""
-    repeat: float
-    """What lies beyond it is counted once: the client's next update must not."""
     doubtful: float
     """What lies beyond it is rejected where there are other reasons to doubt it."""
 
@@ -52,7 +48,6 @@ def learned_limits(norms: FloatArray) -> NormLimits | None:
     spread = _AS_DEVIATION * np.median(np.abs(logs - middle))
     above = (
         max(REJECT_SPREADS * spread, np.log(REJECT_FACTOR)),
-        max(REPEAT_SPREADS * spread, np.log(REPEAT_FACTOR)),
         max(DOUBTFUL_SPREADS * spread, np.log(DOUBTFUL_FACTOR)),
     )
     return NormLimits(*(float(np.exp(middle + more)) for more in above))
@@ -67,20 +62,18 @@ def peer_limits(norms: FloatArray) -> NormLimits:
     known = np.sort(norms[(norms > 0) & (norms < TOO_LARGE)])
     if len(norms) < 2 or len(known) == 0:
         largest = float(np.nextafter(TOO_LARGE, 0))
-        return NormLimits(largest, largest, largest)
+        return NormLimits(largest, largest)
     middle = float(known[(len(known) - 1) // 2])
-    return NormLimits(*(f * middle for f in (REJECT_FACTOR, REPEAT_FACTOR, DOUBTFUL_FACTOR)))
+    return NormLimits(REJECT_FACTOR * middle, DOUBTFUL_FACTOR * middle)
 
 
 def judge_norms(
     norms: Mapping[Name, float],
     learned: NormLimits | None,
-    repeating: set[Name],
     doubts: Mapping[Name, str] = MappingProxyType({}),
 ) -> dict[Name, str]:
     """Which of the updates of an edge round are rejected, and why.
 
-    `repeating` are those whose last update was beyond the lower limit; they are brought up to date.
     `doubts` are other reasons to doubt updates.
     """
     limits = peer_limits(np.array(list(norms.values()))) if learned is None else learned
@@ -90,11 +83,8 @@ def judge_norms(
         limit, more = limits.reject, ""
         if name in doubts:
             limit, more = limits.doubtful, f", as {doubts[name]}"
-        elif name in repeating:
-            limit, more = limits.repeat, ", as the one before was too large"
         if not norm <= limit:
             refused[name] = (
                 f"the norm of its update is {norm:.4g}: must be at most {limit:.4g} by {source}{more}"
             )
-        (repeating.discard if norm <= limits.repeat else repeating.add)(name)
     return refused

@@ -18,8 +18,6 @@ class Safeguards:
     """Of clients' updates; None as long as too little is known: then by the updates beside them."""
     edges: NormLimits | None = None
     """The same of edges."""
-    repeating: tuple[int, ...] = ()
-    """Clients, by number, whose last update was beyond `NormLimits.repeat`."""
     offenders: frozenset[int] = frozenset()
     """Clients, by number, that have sent an update that was rejected by what it did to the biases."""
     labels: LabelRule | None = None
@@ -44,10 +42,9 @@ class Rejection(NamedTuple):
 def judge_updates(
     updates: Mapping[Name, UpdateFigures],
     learned: NormLimits | None,
-    repeating: set[Name],
     offenders: Set[Name],
 ) -> dict[Name, Rejection]:
-    """Which updates of an edge round are rejected, and why; `repeating` is as for `judge_norms`."""
+    """Which updates of an edge round are rejected, and why."""
     norms = {name: update.norm for name, update in updates.items()}
     high = {
         name: f"it raises the biases of the outputs by {update.biases.rise:.2f} of what it can"
@@ -57,7 +54,7 @@ def judge_updates(
     }
     doubts = dict.fromkeys(offenders, "it has sent a wrong one before") | high
     impossible = {name: judge_rise(update.biases) for name, update in updates.items()}
-    by_norm = judge_norms(norms, learned, repeating, doubts)
+    by_norm = judge_norms(norms, learned, doubts)
     return {name: Rejection(reason, name in high) for name, reason in by_norm.items()} | {
         name: Rejection(reason, True) for name, reason in impossible.items() if reason
     }

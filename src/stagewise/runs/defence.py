@@ -62,7 +62,6 @@ class Defence:
         self._quarantine_rounds = quarantine_rounds
         self._norms: list[FloatArray] = []
         self._edge_norms: list[FloatArray] = []
-        self._repeating: set[int] = set()
         self._offenders: frozenset[int] = frozenset()
         self._offences = np.zeros(len(scenario.clients), np.int64)
         self._until = np.zeros(len(scenario.clients), np.int64)
@@ -74,7 +73,6 @@ class Defence:
             self._aggregator,
             _limits(self._norms),
             _limits(self._edge_norms),
-            tuple(sorted(self._repeating)),
             self._offenders,
             self._labels,
         )
@@ -95,13 +93,13 @@ class Defence:
         for edge_round, edge, client, figures in arrived:
             by_judgement.setdefault((edge_round, edge), {})[client] = figures
         for (edge_round, edge), found in by_judgement.items():
-            judged = judge_updates(found, guard.updates, self._repeating, guard.offenders)
+            judged = judge_updates(found, guard.updates, guard.offenders)
             self._offenders |= {client for client, why in judged.items() if why.by_biases}
             for client, why in judged.items():
                 rejected.add(client)
                 where = {"edge": self._scenario.edges.ids[edge], "edge_round": edge_round}
                 events.append(self._event(index, "rejected", why.reason, client, **where))
-        for edge, reason in judge_norms(edges, guard.edges, set()).items():
+        for edge, reason in judge_norms(edges, guard.edges).items():
             name = self._scenario.edges.ids[edge]
             events.append(Event(round=index, kind="rejected", edge=name, reason=reason))
         if arrived:
@@ -117,19 +115,23 @@ class Defence:
         return {
             "norms": list(self._norms),
             "edge_norms": list(self._edge_norms),
-            "repeating": sorted(self._repeating),
             "offenders": sorted(self._offenders),
             "offences": self._offences,
             "until": self._until,
         }
 
+    def joined_since(self, state: State) -> tuple[str, ...]:
+        """The clients of the scenario, by id, that were not yet in it when `state` was given."""
+        return self._scenario.clients.ids[len(state["until"]) :] if state else ()
+
     def restore(self, state: State) -> None:
         """As `state` was given; an empty one is that of a run which has learned nothing."""
         if state:
+            new = len(self.joined_since(state))
             self._norms, self._edge_norms = list(state["norms"]), list(state["edge_norms"])
-            self._repeating = set(state["repeating"])
             self._offenders = frozenset(state.get("offenders", ()))  # of earlier versions: none
-            self._offences, self._until = state["offences"].copy(), state["until"].copy()
+            self._offences = np.pad(state["offences"], (0, new))
+            self._until = np.pad(state["until"], (0, new))
 
     def _offend(self, index: int, client: int) -> Event | None:
         self._offences[client] += 1

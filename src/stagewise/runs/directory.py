@@ -57,6 +57,8 @@ from stagewise.world.scenario_file import load_scenario, save_scenario
 CONFIG, SCENARIO, ONLINE, PLAN = "config.toml", "scenario.json", "online.jsonl", "plan.json"
 DECISIONS, ROUNDS = "decisions.jsonl", "rounds.jsonl"
 EVENTS, PLANS = "events.jsonl", "plans"
+NEXT = "next"
+"""A folder of files that are to take the places of those of the same names."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,10 @@ class RunDirectory:
         try:
             with explained(target):
                 part.chmod(0o777 & ~umask())
-            save_scenario(scenario, part / SCENARIO)
+            _write_start(part, config, scenario, plan)
             save_rounds(rounds, part / ONLINE)
-            if plan is not None:
-                write_plan(plan, part / PLAN)
             for name, content in {DECISIONS: b"", ROUNDS: b"", **(beside or {})}.items():
                 write_bytes(part / name, content)
-            write_bytes(part / CONFIG, _encoded(config))
             with explained(target):
                 if target.is_dir():
                     target.rmdir()
@@ -189,11 +188,34 @@ class RunDirectory:
     def _checkpoints(self) -> "CheckpointFiles":
         return CheckpointFiles(self.path)
 
+    def change_scenario(self, config: RunConfig, scenario: Scenario, plan: Plan | None) -> None:
+        """Go on with another scenario and the plan for it; all of it is changed, or nothing."""
+        with self._locked():
+            part = _new_part(self.path / NEXT)
+            try:
+                _write_start(part, config, scenario, plan)
+                with explained(part):
+                    part.rename(self.path / NEXT)
+            except BaseException:
+                shutil.rmtree(part, ignore_errors=True)
+                raise
+            self._take_next()
+
+    def _take_next(self) -> None:
+        """Put files in their places that a process which was stopped since had ready."""
+        following = self.path / NEXT
+        if following.exists():
+            with explained(following):
+                for path in sorted(following.iterdir()):
+                    path.replace(self.path / path.name)
+                following.rmdir()
+
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         path = self.path / DECISIONS
         with explained(path), FileIO(path, "r+") as stream:
             lock(stream, self.path)
+            self._take_next()
             yield
 
     def state(self) -> State:
@@ -285,9 +307,12 @@ class RunDirectory:
 
     def _sweep(self) -> None:
         """Remove what a killed process had begun to write."""
-        for part in self.path.rglob(".*.part"):
+        for part in list(self.path.rglob(".*.part")):
             with explained(part):
-                part.unlink()
+                if part.is_dir():
+                    shutil.rmtree(part)
+                else:
+                    part.unlink(missing_ok=True)
 
     def _later_plan(self, ordered_in: int) -> Path:
         return self.path / PLANS / f"round-{ordered_in:06d}.json"
@@ -347,6 +372,14 @@ class Recorder:
         self._last_chain_line = next_chain_line(self._last_chain_line, record.round, content, lines)
         _append(path / CHAIN, self._last_chain_line + b"\n")
         CheckpointFiles(path).replace(self._config, record.round, content)
+
+
+def _write_start(folder: Path, config: RunConfig, scenario: Scenario, plan: Plan | None) -> None:
+    """What a run begins with: its settings, the scenario, and the plan of a policy that has one."""
+    save_scenario(scenario, folder / SCENARIO)
+    if plan is not None:
+        write_plan(plan, folder / PLAN)
+    write_bytes(folder / CONFIG, _encoded(config))
 
 
 def check_unused(path: str | Path) -> None:

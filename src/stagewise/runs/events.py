@@ -11,7 +11,7 @@ class Event(
     """A line of `events.jsonl`."""
 
     round: int
-    kind: Literal["rejected", "quarantined", "returned", "rolled-back"]
+    kind: Literal["rejected", "quarantined", "returned", "rolled-back", "joined"]
     client: str | None = None
     edge: str | None = None
     edge_round: int | None = None

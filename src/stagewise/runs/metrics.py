@@ -82,6 +82,10 @@ class RunMetrics:
         )
         self._newest = Gauge("stagewise_round", "The newest round, from 0.", registry=self.registry)
 
+    def again(self) -> "RunMetrics":
+        """The same for a run that goes on, with nothing counted yet."""
+        return RunMetrics(self._port)
+
     @contextmanager
     def serving(self) -> Iterator[None]:
         from prometheus_client import start_http_server

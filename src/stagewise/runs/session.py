@@ -60,16 +60,23 @@ class Session:
 
     def run_in(self, directory: RunDirectory, recorder: Recorder) -> Run:
         """The rounds that are left of the run in `directory`, which `recorder` writes to."""
-        self.run(self.restored(directory), recorder)
+        so_far = self.restored(directory)
+        self.run(so_far, recorder, _joined(directory, self.carrier.defence))
         return load_run(directory.path)
 
     def restored(self, directory: RunDirectory) -> Run:
-        """The run in `directory` so far; model and policy become as its checkpoint has them."""
+        """The run in `directory` so far; model and policy become as its checkpoint has them.
+
+        Where clients joined after the checkpoint, the policy begins again with the plan that has them.
+        """
         so_far = load_run(directory.path)
         if so_far.weights is None:
             return so_far
         _check_alike(directory, so_far.weights, self.carrier.weights)
         self.carrier.weights = so_far.weights
+        if _joined(directory, self.carrier.defence):
+            self.carrier.defence.restore(directory.defence())
+            return so_far
         state = directory.state()
         if not state and self.policy.state():
             raise StagewiseError(
@@ -88,8 +95,11 @@ class Session:
             ) from None
         return so_far
 
-    def run(self, so_far: Run, recorder: Recorder | None = None) -> Run:
-        """The rounds that are left; without a recorder nothing is written."""
+    def run(self, so_far: Run, recorder: Recorder | None = None, joined: Sequence[str] = ()) -> Run:
+        """The rounds that are left; without a recorder nothing is written.
+
+        `joined` are clients that the rounds so far did not have.
+        """
         records, decisions = list(so_far.records), list(so_far.decisions)
         weights, watch = self.carrier.weights, CollapseWatch()
         for record in records:
@@ -102,7 +112,9 @@ class Session:
             try:
                 for played in run_rounds(self.policy, rounds, self.carrier):
                     record, decision = RoundRecord.of(played), played.decision.record()
-                    events = list(self.carrier.events)
+                    events = [_joins(client, record.round) for client in joined]
+                    events += self.carrier.events
+                    joined = ()
                     reason = watch.collapse(record)
                     if reason and good is not None:
                         self.carrier.weights, to = good, watch.last_good
@@ -143,6 +155,16 @@ class Session:
             done = len(so_far.records)
             listeners.append(stack.enter_context(progress(self.config.rounds, done)))
         return listeners
+
+
+def _joined(directory: RunDirectory, defence: Defence) -> tuple[str, ...]:
+    """The clients that joined after the newest checkpoint, which knew of all that were there."""
+    return defence.joined_since(directory.defence()) if directory.complete else ()
+
+
+def _joins(client: str, round_index: int) -> Event:
+    reason = "it was added to the site; the policy began again with a plan that has it"
+    return Event(round=round_index, kind="joined", client=client, reason=reason)
 
 
 def _good_model(so_far: Run, watch: CollapseWatch) -> ModelWeights | None:

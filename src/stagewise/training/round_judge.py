@@ -22,7 +22,6 @@ class RoundJudge:
 
     def __init__(self, who: Participants, safeguards: Safeguards, edge_rounds: int) -> None:
         self.who, self.safeguards = who, safeguards
-        self._repeating = set(safeguards.repeating)
         self._counted: list[BoolArray] = []
         self._rises = np.full((edge_rounds, len(who.clients), len(BiasRise._fields)), np.nan)
         """What was seen of the output biases, by edge round and the place of the client."""
@@ -55,7 +54,7 @@ class RoundJudge:
             members = np.flatnonzero(self.who.edge == edge)
             by_client = {clients[place]: figures[place] for place in members}
             guard = self.safeguards
-            refused = judge_updates(by_client, guard.updates, self._repeating, guard.offenders)
+            refused = judge_updates(by_client, guard.updates, guard.offenders)
             self._reasons |= {
                 (len(self._counted), client): why.reason for client, why in refused.items()
             }
@@ -93,7 +92,7 @@ class RoundJudge:
         """Eq. 3 over the edges' models, whose distance from the cloud's is `norms`; those in it."""
         self._edge_norms = norms
         by_edge = {edge: float(norms[edge]) for edge in np.flatnonzero(self._behind > 0).tolist()}
-        refused = judge_norms(by_edge, self.safeguards.edges, set())
+        refused = judge_norms(by_edge, self.safeguards.edges)
         self._edge_reasons = refused
         counted = np.array([edge in by_edge and edge not in refused for edge in range(len(norms))])
         share = self.who.edge_share

@@ -1,6 +1,7 @@
 """Scenario files: `stagewise-scenario/1` and `/2` as JSON; the large ones also in a binary form."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -85,7 +86,30 @@ def save_scenario(scenario: Scenario, path: str | Path) -> None:
                 stream.write(part)
 
 
-def _scenario(record: _ScenarioFile, sha256: str) -> Scenario:
+def load_client(path: str | Path) -> ClientRecord:
+    """Read one client, as an object of a scenario file's `clients`."""
+    record: ClientRecord = decode_json(read_bytes(path), ClientRecord, str(path))
+    return record
+
+
+def client_records(scenario: Scenario) -> list[ClientRecord]:
+    """The clients as a file has them."""
+    return _record(scenario).clients
+
+
+def with_clients(scenario: Scenario, more: Sequence[ClientRecord]) -> Scenario:
+    """The scenario with more clients, after its own."""
+    record = _record(scenario)
+    record.format = "stagewise-scenario/2"  # which can say everything
+    record.clients.extend(more)
+    return _scenario(record, None)
+
+
+def _record(scenario: Scenario) -> _ScenarioFile:
+    return decode_json(b"".join(json_parts(scenario)), _ScenarioFile, "scenario")
+
+
+def _scenario(record: _ScenarioFile, sha256: str | None) -> Scenario:
     parts = parts_of(record.clients, record.edges, record.window)
     scenario = Scenario(*parts, **record.arguments(), file_sha256=sha256)
     for row, client in enumerate(record.clients):
