@@ -8,6 +8,8 @@ from stagewise.runs.records import RoundRecord
 EVALUATIONS = 5
 """An accuracy is compared with the median of so many good evaluations before it; fewer at first."""
 LEAST_EVALUATIONS = 3
+COLLAPSE = 0.25
+"""Less than that share of the accuracy before; honest rounds of clients with few labels came to half."""
 LEAST_ACCURACY = 0.5
 """A model that has not learned more than this has nothing to lose."""
 
@@ -23,8 +25,8 @@ class CollapseWatch:
     def collapse(self, record: RoundRecord) -> str:
         """Why the model collapsed in a round; empty if it did not, or was not evaluated.
 
-        It did where the loss is no finite number, or where the accuracy is less than half of the
-        median of the last good evaluations and that is at least `LEAST_ACCURACY`.
+        It did where the loss is no finite number, or where the accuracy is less than a
+        quarter of the median of the last good evaluations and that is at least `LEAST_ACCURACY`.
         """
         if record.accuracy is None:
             return ""
@@ -32,9 +34,9 @@ class CollapseWatch:
             return "the loss is not a finite number"
         recent = self._good[-EVALUATIONS:]
         usual = median(recent) if len(recent) >= LEAST_EVALUATIONS else 0.0
-        if usual >= LEAST_ACCURACY and record.accuracy < usual / 2:
+        if usual >= LEAST_ACCURACY and record.accuracy < COLLAPSE * usual:
             return (
-                f"the accuracy is {record.accuracy:.4f}: less than half of the {usual:.4f} before"
+                f"the accuracy is {record.accuracy:.4f}: less than {COLLAPSE} of {usual:.4f} before"
             )
         self._good.append(record.accuracy)
         self.last_good = record.round
