@@ -13,14 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from stagewise.compiled import NONE, compiled, inlined
-from stagewise.problem.risk_kernels import keeps_limits, kld_of, label_term
+from stagewise.problem.risk_kernels import (
+    keeps_limits_by_table,
+    logarithms,
+    tabled_term,
+)
 from stagewise.search.instance import AT_ITS_EDGE, Instance
 from stagewise.search.random_bits import uniform
 from stagewise.world.divergence import KLD_TOLERANCE
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
-_FREE, _FOUND, _FRONTIER, _RANKED = 0, 1, 2, 3  # slots of ClusterWorkspace.counts
-_PRICE, _DELAY, _DATA = 0, 1, 2  # slots of ClusterWorkspace.base
+_FREE, _FOUND, _FRONTIER, _RANKED, _DATA = 0, 1, 2, 3, 4  # slots of ClusterWorkspace.counts
+_PRICE, _DELAY = 0, 1  # slots of ClusterWorkspace.base
 _ROWS_PER_CLUSTER = 4  # rows for each cluster asked for: the first ones found are not the cheapest
 
 
@@ -29,12 +33,16 @@ class ClusterWorkspace(NamedTuple):
 
     link: IntArray
     """The links of the edge's free candidates; clusters hold places in this list."""
+    client: IntArray
+    data: IntArray
     price: FloatArray
     delay: FloatArray
     """Each candidate's delay at the price of a second."""
     is_member: BoolArray
     members: npt.NDArray[np.int32]
     size: IntArray
+    left: npt.NDArray[np.int8]
+    """How many members the last one took the place of; 0 where a start made the cluster."""
     cost: FloatArray
     key: npt.NDArray[np.uint64]
     slots: IntArray
@@ -44,11 +52,15 @@ class ClusterWorkspace(NamedTuple):
     ranked: FloatArray
     """The costs of the cheapest so far, a heap with the most expensive first."""
     counts: IntArray
+    """How many there are of several things, and the data of the pinned clients."""
     base: FloatArray
+    """What the pinned clients cost, and their delay."""
     base_labels: IntArray
     labels: IntArray
     terms: FloatArray
     """y log(y / q) of each label sum in `labels`."""
+    y_log_y: FloatArray
+    """Indexed by y."""
 
 
 def new_cluster_workspace(instance: Instance, max_clusters: int) -> ClusterWorkspace:
@@ -59,21 +71,25 @@ def new_cluster_workspace(instance: Instance, max_clusters: int) -> ClusterWorks
     labels = len(instance.target)
     return ClusterWorkspace(
         link=np.zeros(candidates, dtype=np.int64),
+        client=np.zeros(candidates, dtype=np.int64),
+        data=np.zeros(candidates, dtype=np.int64),
         price=np.zeros(candidates),
         delay=np.zeros(candidates),
         is_member=np.zeros(candidates, dtype=np.bool_),
         members=np.zeros((rows, width), dtype=np.int32),
         size=np.zeros(rows, dtype=np.int64),
+        left=np.zeros(rows, dtype=np.int8),
         cost=np.zeros(rows),
         key=np.zeros(rows, dtype=np.uint64),
         slots=np.zeros(1 << int(np.ceil(np.log2(2 * rows + 2))), dtype=np.int64),
         frontier=np.zeros(rows, dtype=np.int64),
         ranked=np.zeros(max_clusters),
-        counts=np.zeros(4, dtype=np.int64),
-        base=np.zeros(3),
+        counts=np.zeros(5, dtype=np.int64),
+        base=np.zeros(2),
         base_labels=np.zeros(labels, dtype=np.int64),
         labels=np.zeros(labels, dtype=np.int64),
         terms=np.zeros(labels),
+        y_log_y=logarithms(),
     )
 
 
@@ -87,10 +103,11 @@ def generate_clusters(instance, edge, client_price, delay_price, starts, bits, w
     _load_candidates(instance, edge, client_price, delay_price, work)
     candidates = instance.candidate_start[edge + 1] - instance.candidate_start[edge]
     pinned = candidates - work.counts[_FREE]
-    data, log_sum, price, delay = _sums(instance, work, 0, 0, NONE, NONE)
+    data, price, delay = _totals(work, 0, 0, NONE, NONE)
+    log_sum = _count_labels(instance, work, 0, 0, NONE, NONE)
     if pinned > instance.capacity[edge]:
         return 0
-    if not instance.in_round[edge] or (pinned > 0 and _is_feasible(instance, data, log_sum)):
+    if not instance.in_round[edge] or (pinned > 0 and _is_feasible(instance, work, data, log_sum)):
         work.size[0] = 0  # the pinned clients are enough, or nobody is needed
         work.cost[0] = price + delay
         return 1
@@ -118,7 +135,6 @@ def _load_candidates(instance, edge, client_price, delay_price, work):
     base_price = instance.energy_weight * instance.uplink_energy[edge]
     base_price += delay_price * instance.uplink_delay[edge]
     base_delay = 0.0
-    base_data = 0.0
     free = 0
     for k in range(instance.candidate_start[edge], instance.candidate_start[edge + 1]):
         link = instance.candidate[k]
@@ -128,17 +144,21 @@ def _load_candidates(instance, edge, client_price, delay_price, work):
         if instance.lock[client] == AT_ITS_EDGE:
             base_price += price
             base_delay = max(base_delay, delay)
-            base_data += data_of[client]
+            work.counts[_DATA] += data_of[client]
             for n in range(start[client], start[client + 1]):
                 work.base_labels[label_of[n]] += label_count[n]
         else:
             place = free
             while place > 0 and work.price[place - 1] > price:  # keep them in order of price
                 work.link[place] = work.link[place - 1]
+                work.client[place] = work.client[place - 1]
+                work.data[place] = work.data[place - 1]
                 work.price[place] = work.price[place - 1]
                 work.delay[place] = work.delay[place - 1]
                 place -= 1
             work.link[place] = link
+            work.client[place] = client
+            work.data[place] = data_of[client]
             work.price[place] = price
             work.delay[place] = delay
             work.is_member[free] = False
@@ -146,62 +166,68 @@ def _load_candidates(instance, edge, client_price, delay_price, work):
     work.counts[_FREE] = free
     work.base[_PRICE] = base_price
     work.base[_DELAY] = base_delay
-    work.base[_DATA] = base_data
 
 
-@compiled
-def _sums(instance, work, row, size, without, without_too):
-    """Sums over the first `size` members of `row` but two; leaves `labels` and `terms` behind."""
-    start, label_of, label_count, data_of = instance.rows
-    for h in range(work.labels.shape[0]):
-        work.labels[h] = work.base_labels[h]
-    data = work.base[_DATA]
+@inlined
+def _totals(work, row, size, without, without_too):
+    """Data, price and delay of the first `size` members of `row` but two."""
+    data = work.counts[_DATA]
     price = work.base[_PRICE]
     delay = work.base[_DELAY]
     for m in range(size):
-        if m in (without, without_too):
-            continue
-        place = work.members[row, m]
-        client = instance.link_client[work.link[place]]
-        for n in range(start[client], start[client + 1]):
-            work.labels[label_of[n]] += label_count[n]
-        data += data_of[client]
-        price += work.price[place]
-        delay = max(delay, work.delay[place])
+        if m not in (without, without_too):
+            place = work.members[row, m]
+            data += work.data[place]
+            price += work.price[place]
+            delay = max(delay, work.delay[place])
+    return data, price, delay
+
+
+@compiled
+def _count_labels(instance, work, row, size, without, without_too):
+    """Count the labels of the same; returns the sum of `terms`."""
+    for h in range(work.labels.shape[0]):
+        work.labels[h] = work.base_labels[h]
+    start, label_of, label_count, _data = instance.rows
+    for m in range(size):
+        if m not in (without, without_too):
+            client = work.client[work.members[row, m]]
+            for n in range(start[client], start[client + 1]):
+                work.labels[label_of[n]] += label_count[n]
     log_sum = 0.0
     for h in range(work.labels.shape[0]):
-        work.terms[h] = label_term(work.labels[h], instance.log_target[h])
+        work.terms[h] = tabled_term(work.labels[h], instance.log_target[h], work.y_log_y)
         log_sum += work.terms[h]
-    return data, log_sum, price, delay
-
-
-@inlined
-def _is_feasible(instance, data, log_sum):
-    """Whether a set with these sums keeps (9a) and (9b)."""
-    return keeps_limits(log_sum, data, instance.kld_limit, instance.data_limit)
-
-
-@inlined
-def _log_sum_with(instance, work, log_sum, place):
-    """The sum of terms when the candidate at `place` joins those in `labels`."""
-    start, label_of, label_count, _data = instance.rows
-    client = instance.link_client[work.link[place]]
-    for n in range(start[client], start[client + 1]):
-        h = label_of[n]
-        log_sum += (
-            label_term(work.labels[h] + label_count[n], instance.log_target[h]) - work.terms[h]
-        )
     return log_sum
 
 
 @inlined
-def _shortfall(instance, data, log_sum):
+def _is_feasible(instance, work, data, log_sum):
+    """Whether a set with these sums keeps (9a) and (9b)."""
+    limits = instance.kld_limit, instance.data_limit
+    return keeps_limits_by_table(log_sum, data, limits[0], limits[1], work.y_log_y)
+
+
+@inlined
+def _log_sum_with(instance, work, log_sum, client, sign):
+    """The sum of terms when `client` joins those in `labels`, or with sign -1 leaves them."""
+    start, label_of, label_count, _data = instance.rows
+    for n in range(start[client], start[client + 1]):
+        h = label_of[n]
+        y = work.labels[h] + sign * label_count[n]
+        log_sum += tabled_term(y, instance.log_target[h], work.y_log_y) - work.terms[h]
+    return log_sum
+
+
+@inlined
+def _shortfall(instance, work, data, log_sum):
     """How far a set is from being a cluster."""
     if data <= 0:
         return 2.0 + instance.empty_violation
-    kld = kld_of(log_sum, data) - instance.kld_limit - KLD_TOLERANCE
+    # Eq. 7 by the table
+    kld = (log_sum - tabled_term(data, 0.0, work.y_log_y)) / data
     missing = 1.0 - data / instance.data_limit if instance.data_limit > 0 else 0.0
-    return max(0.0, kld) + max(0.0, missing)
+    return max(0.0, kld - instance.kld_limit - KLD_TOLERANCE) + max(0.0, missing)
 
 
 @compiled
@@ -210,24 +236,23 @@ def _construct(instance, work, room, noise, by_price, bits):
 
     Some chance enters. By price a start may run out of room with cheap clients that help little.
     """
-    data_of = instance.rows.data
     free = work.counts[_FREE]
     row = work.counts[_FOUND]
     if row >= work.size.shape[0]:
         return
     size = 0
-    data, log_sum, price, delay = _sums(instance, work, row, 0, NONE, NONE)
+    data, price, delay = _totals(work, row, 0, NONE, NONE)
+    log_sum = _count_labels(instance, work, row, 0, NONE, NONE)
     least = 1e-9 * instance.price_scale
-    while size < room and not _is_feasible(instance, data, log_sum):
-        lack = _shortfall(instance, data, log_sum)
+    while size < room and not _is_feasible(instance, work, data, log_sum):
+        lack = _shortfall(instance, work, data, log_sum)
         best = NONE
         best_rate = 0.0
         for place in range(free):
             if work.is_member[place]:
                 continue
-            client = instance.link_client[work.link[place]]
-            with_it = _log_sum_with(instance, work, log_sum, place)
-            gain = lack - _shortfall(instance, data + data_of[client], with_it)
+            with_it = _log_sum_with(instance, work, log_sum, work.client[place], 1)
+            gain = lack - _shortfall(instance, work, data + work.data[place], with_it)
             if gain <= 0:
                 continue
             extra = work.price[place] + max(0.0, work.delay[place] - delay)
@@ -242,33 +267,38 @@ def _construct(instance, work, room, noise, by_price, bits):
         work.members[row, size] = best
         work.is_member[best] = True
         size += 1
-        data, log_sum, price, delay = _sums(instance, work, row, size, NONE, NONE)
+        data, price, delay = _totals(work, row, size, NONE, NONE)
+        log_sum = _count_labels(instance, work, row, size, NONE, NONE)
     for m in range(size):
         work.is_member[work.members[row, m]] = False
-    if not _is_feasible(instance, data, log_sum):
+    if not _is_feasible(instance, work, data, log_sum):
         return
     m = 0
     while m < size:  # leave out whoever has become superfluous
-        data, log_sum, price, delay = _sums(instance, work, row, size, m, NONE)
-        if _is_feasible(instance, data, log_sum):
+        data, price, delay = _totals(work, row, size, m, NONE)
+        log_sum = _count_labels(instance, work, row, size, m, NONE)
+        if _is_feasible(instance, work, data, log_sum):
             size -= 1
             for s in range(m, size):
                 work.members[row, s] = work.members[row, s + 1]
             m = 0  # KLD is not monotone: somebody before may have become so by this
         else:
             m += 1
-    data, log_sum, price, delay = _sums(instance, work, row, size, NONE, NONE)
-    _add_cluster(instance, work, size, price + delay)
+    data, price, delay = _totals(work, row, size, NONE, NONE)
+    _add_cluster(instance, work, size, 0, price + delay)
 
 
 @compiled
 def _expand(instance, work, row):
-    """Add the clusters that come of `row` when one or two members make room for another client."""
+    """Add the clusters that come of `row` when one or two members make room for another client.
+
+    Who joined last is not exchanged for others: these were tried in its place when it joined.
+    """
     size = work.size[row]
     for m in range(size):
         work.is_member[work.members[row, m]] = True
-    for first in range(size):
-        for second in range(first, size):
+    for first in range(size - (work.left[row] > 0)):
+        for second in range(first, size - (work.left[row] == 1)):
             _exchange(instance, work, row, first, NONE if second == first else second)
     for m in range(size):
         work.is_member[work.members[row, m]] = False
@@ -277,69 +307,86 @@ def _expand(instance, work, row):
 @compiled
 def _exchange(instance, work, row, first, other):
     """Each candidate in the place of the members `first` and, unless it is -1, `other`."""
-    data_of = instance.rows.data
     size = work.size[row]
-    data, log_sum, price, delay = _sums(instance, work, row, size, first, other)
+    data, price, delay = _totals(work, row, size, first, other)
+    cutoff = _cutoff(work)
+    log_sum = 0.0
+    counted = False  # labels take most of the time, and often nobody comes into question
     for place in range(work.counts[_FREE]):
         if work.is_member[place]:
             continue
-        if price + work.price[place] + delay >= _cutoff(work):
+        cost = price + work.price[place]
+        if cost + delay >= cutoff:
             break
-        cost = price + work.price[place] + max(delay, work.delay[place])
-        grown = data + data_of[instance.link_client[work.link[place]]]
-        if grown < instance.data_limit or cost >= _cutoff(work):
+        cost += max(delay, work.delay[place])
+        grown = data + work.data[place]
+        if grown < instance.data_limit or cost >= cutoff:
             continue
-        if not _is_feasible(instance, grown, _log_sum_with(instance, work, log_sum, place)):
-            continue
-        _try_exchange(instance, work, row, first, other, place, cost)
-        _sums(instance, work, row, size, first, other)
+        if not counted:
+            log_sum = _count_labels(instance, work, row, size, first, other)
+            counted = True
+            if _is_feasible(instance, work, data, log_sum):
+                break  # whoever comes is superfluous
+        grown_sum = _log_sum_with(instance, work, log_sum, work.client[place], 1)
+        if _is_feasible(instance, work, grown, grown_sum):
+            _try_exchange(instance, work, row, first, other, place, cost, grown, grown_sum)
+            cutoff = _cutoff(work)
 
 
 @inlined
-def _try_exchange(instance, work, row, first, other, place, cost):
-    """Add `row` with a candidate in place of a member or two, if it is a minimal cluster."""
+def _try_exchange(instance, work, row, first, other, place, cost, data, log_sum):
+    """Add `row` with a candidate in place of a member or two, if it is a minimal cluster.
+
+    `labels` are those without the candidate, before and after.
+    """
     new = work.counts[_FOUND]
     if new >= work.size.shape[0]:
         return
     kept = 0
     for m in range(work.size[row]):
-        if m != first and m != other:
+        if m not in (first, other):
             work.members[new, kept] = work.members[row, m]
             kept += 1
     work.members[new, kept] = place
-    if _is_minimal(instance, work, new, kept + 1):
-        _add_cluster(instance, work, kept + 1, cost)
+    _change_labels(instance, work, place, 1)
+    minimal = _is_minimal(instance, work, new, kept, data, log_sum)
+    _change_labels(instance, work, place, -1)
+    if minimal:
+        _add_cluster(instance, work, kept + 1, work.size[row] - kept, cost)
 
 
 @inlined
-def _is_minimal(instance, work, row, size):
-    """Whether the set in `row` is a cluster and no member of it is superfluous."""
-    start, label_of, label_count, data_of = instance.rows
-    data, log_sum, _price, _delay = _sums(instance, work, row, size, NONE, NONE)
-    if not _is_feasible(instance, data, log_sum):
-        return False
-    for m in range(size):
-        client = instance.link_client[work.link[work.members[row, m]]]
-        left = data - data_of[client]
+def _change_labels(instance, work, place, sign):
+    """Add the labels of a candidate, or take them away."""
+    start, label_of, label_count, _data = instance.rows
+    client = work.client[place]
+    for n in range(start[client], start[client + 1]):
+        h = label_of[n]
+        work.labels[h] += sign * label_count[n]
+        work.terms[h] = tabled_term(work.labels[h], instance.log_target[h], work.y_log_y)
+
+
+@inlined
+def _is_minimal(instance, work, row, count, data, log_sum):
+    """Whether none of the first `count` members of the cluster in `row` is superfluous."""
+    for m in range(count):
+        place = work.members[row, m]
+        left = data - work.data[place]
         if left < instance.data_limit:
             continue
-        smaller = log_sum
-        for n in range(start[client], start[client + 1]):
-            h = label_of[n]
-            smaller += label_term(work.labels[h] - label_count[n], instance.log_target[h])
-            smaller -= work.terms[h]
-        if _is_feasible(instance, left, smaller):
+        smaller = _log_sum_with(instance, work, log_sum, work.client[place], -1)
+        if _is_feasible(instance, work, left, smaller):
             return False
     return True
 
 
 @compiled
-def _add_cluster(instance, work, size, cost):
+def _add_cluster(instance, work, size, left, cost):
     """Keep the cluster written in the next row, unless it is known."""
     row = work.counts[_FOUND]
     key = np.uint64(0)
     for m in range(size):
-        key ^= instance.zobrist[instance.link_client[work.link[work.members[row, m]]]]
+        key ^= instance.zobrist[work.client[work.members[row, m]]]
     mask = np.uint64(work.slots.shape[0] - 1)
     slot = key & mask
     while work.slots[np.int64(slot)] != 0:
@@ -349,6 +396,7 @@ def _add_cluster(instance, work, size, cost):
     work.slots[np.int64(slot)] = row + 1
     work.key[row] = key
     work.size[row] = size
+    work.left[row] = left
     work.cost[row] = cost
     work.counts[_FOUND] += 1
     _push_frontier(work, row)
