@@ -201,6 +201,6 @@ def _choose_in_turn(instance: Instance, columns: Columns, prices: Prices) -> Col
     """A good choice by pricing, then improved edge by edge; edges may go without."""
     choice = price(instance, columns, prices, _STEPS + _CLOSER_STEPS, np.inf, everyone=False).choice
     assert choice is not None
-    price_of_taken = np.zeros(len(instance.lock))
+    price_of_taken = np.zeros(len(instance.lock) + 1)
     improve_choice(choices_of(instance, columns), choice, price_of_taken, _PASSES)
     return select(columns, choice[choice != NONE])

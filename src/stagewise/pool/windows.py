@@ -239,13 +239,13 @@ def _choose_together(choices, choice, client_price, likely, clock, work):
     while clients < work.client.shape[0] and work.number[work.client[clients]] == clients:
         clients += 1
     for steps in _STEPS:
-        reached = price_clients(work.choices, steps, CHOOSE_EVERY, limit, work.pricing)
+        reached = price_clients(work.choices, clients, steps, CHOOSE_EVERY, limit, work.pricing)
         if reached < limit:
             limit = reached
             for a in range(edges):
                 c = work.pricing.choice[a]
                 work.best[a] = NONE if c == NONE else work.row[c]
-        base = _drop_unlikely(work, likely, limit)
+        base = _drop_unlikely(work, clients, likely, limit)
         if base >= limit:
             break
     if base < limit:
@@ -333,8 +333,8 @@ def _gather(choices, choice, client_price, work):
         work.row[count] = NONE
         count += 1
     window.start[scope.shape[0]] = count
-    for n in range(work.client.shape[0]):
-        work.pricing.client_price[n] = client_price[work.client[n]] if n < clients else 0.0
+    for n in range(clients):
+        work.pricing.client_price[n] = client_price[work.client[n]]
     for a in range(scope.shape[0]):
         work.pricing.delay_price[a] = choices.delay_weight / scope.shape[0]
         if scope[a] != NONE:
@@ -362,12 +362,12 @@ def _add(choices, c, others, count, clients, work):
 
 
 @compiled
-def _drop_unlikely(work, likely, limit):
+def _drop_unlikely(work, clients, likely, limit):
     """Leave out clusters that are hardly in a choice below `limit`; returns the bound on choices."""
     window, reduced = work.choices, work.pricing.reduced
     edges = window.start.shape[0] - 1
     base = 0.0
-    for n in range(work.pricing.client_price.shape[0]):
+    for n in range(clients):
         base -= work.pricing.client_price[n]
     for a in range(edges):
         least = reduced[window.start[a]]
