@@ -72,9 +72,9 @@ def new_pricing_workspace(
 def price_clients(choices, clients, steps, choose_every, limit, work):
     """Subgradient steps on the prices of the first `clients`; returns the cost of the best choice met.
 
-    It is a disjoint one. Edges choose in turn in every `choose_every`-th step and in the last one. The best prices end
-    up in `work.client_price` and `work.delay_price`; `work.choice` receives the best choice if it costs
-    less than `limit`, the cost of one already at hand.
+    Edges choose in turn, disjoint clusters, in every `choose_every`-th step and in the last one. The
+    best prices end up in `work.client_price` and `work.delay_price`; `work.choice` receives the best
+    choice if it costs less than `limit`, the cost of one already at hand.
     """
     members, delay = choices.members, choices.delay
     client_price, delay_price = work.client_price, work.delay_price
