@@ -24,7 +24,7 @@ from stagewise.pool.found_clusters import (
     slot_of,
     write_cheapest,
 )
-from stagewise.problem.risk_kernels import keeps_limits_by_table, tabled_term
+from stagewise.problem.risk_kernels import keeps_limits, tabled_term
 from stagewise.search.instance import AT_ITS_EDGE
 from stagewise.search.random_bits import seed_bits, uniform
 from stagewise.world.divergence import KLD_TOLERANCE
@@ -154,7 +154,7 @@ def _count_labels(instance, work, row, size, without):
 def _is_feasible(instance, work, data, log_sum):
     """Whether a set with these sums keeps (9a) and (9b)."""
     limits = instance.kld_limit, instance.data_limit
-    return keeps_limits_by_table(log_sum, data, limits[0], limits[1], work.y_log_y)
+    return keeps_limits(log_sum, data, limits[0], limits[1], work.y_log_y)
 
 
 @inlined

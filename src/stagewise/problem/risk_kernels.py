@@ -93,16 +93,11 @@ def kld_of(log_sum, data):
 
 
 @inlined
-def keeps_limits(log_sum, data, kld_limit, data_limit):
-    """Whether a set of clients with these sums keeps (9a) and (9b)."""
-    if data <= 0 or data < data_limit:
-        return False
-    return kld_of(log_sum, data) <= kld_limit + KLD_TOLERANCE
+def keeps_limits(log_sum, data, kld_limit, data_limit, y_log_y):
+    """Whether `data` samples whose label terms sum to `log_sum` keep (9a) and (9b).
 
-
-@inlined
-def keeps_limits_by_table(log_sum, data, kld_limit, data_limit, y_log_y):
-    """`keeps_limits` for a whole number of samples, without a logarithm where the sum is usual."""
+    `data` is a whole number: a table spares the logarithm where it is usual.
+    """
     if data <= 0 or data < data_limit:
         return False
     return log_sum <= data * (kld_limit + KLD_TOLERANCE) + tabled_term(data, 0.0, y_log_y)
