@@ -16,9 +16,13 @@ _STARTS_FOR_ONE = 3
 
 
 def clusters_of_edges(
-    instance: Instance, edges: Sequence[int], prices: Prices, max_clusters: int
+    instance: Instance,
+    edges: Sequence[int],
+    prices: Prices,
+    max_clusters: int,
+    starts: int = _STARTS,
 ) -> Columns:
-    """The cheapest clusters of each of `edges`, about so many, edge by edge.
+    """The cheapest clusters of each of `edges`, about so many, edge by edge, from so many `starts`.
 
     All of it runs without Python's lock: it is what is handed to a worker.
     """
@@ -31,7 +35,7 @@ def clusters_of_edges(
         delay=np.empty(rows),
     )
     wanted = np.array(edges, dtype=np.int64)
-    count = generate_of_edges(instance, wanted, prices.client, prices.delay, _STARTS, work, columns)
+    count = generate_of_edges(instance, wanted, prices.client, prices.delay, starts, work, columns)
     return Columns(*(part[:count] for part in columns))
 
 
