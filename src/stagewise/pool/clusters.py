@@ -11,7 +11,8 @@ from stagewise.pool.generation import generate_clusters, generate_of_edges
 from stagewise.search.instance import Instance
 from stagewise.world.scenario import IntArray
 
-_STARTS = 8
+STARTS = 8
+"""Greedy ones, from which exchanges lead on, where many clusters are wanted."""
 _STARTS_FOR_ONE = 3
 
 
@@ -20,7 +21,7 @@ def clusters_of_edges(
     edges: Sequence[int],
     prices: Prices,
     max_clusters: int,
-    starts: int = _STARTS,
+    starts: int = STARTS,
 ) -> Columns:
     """The cheapest clusters of each of `edges`, about so many, edge by edge, from so many `starts`.
 

@@ -16,7 +16,6 @@ from stagewise.exact.columns import Columns, columns_of, edge_of, join, select
 from stagewise.exact.packing import Budget, pack
 from stagewise.exact.prices import Prices
 from stagewise.exact.pricing import even_prices
-from stagewise.pool.clusters import clusters_of_edges
 from stagewise.pool.library import Library
 from stagewise.pool.priced_columns import PricedColumns, choices_of, in_order, likely, price
 from stagewise.pool.pricing import improve_choice
@@ -44,7 +43,7 @@ _SEARCH_STEPS = 200_000
 _PASSES = 5
 _ROUGH_STEPS, _ROUGH_STEPS_OF_MANY = 12, 6  # on all clusters, to find the likely ones
 _LIKELY, _LIKELY_OF_MANY = 200, 120  # clusters of each edge
-_AT_PRICES, _STARTS_AT_PRICES = 30, 3  # clusters of each edge at the round's own prices
+_AT_PRICES, _STARTS_AT_PRICES = 20, 3  # clusters of each edge at the round's own prices
 _FEW = 4  # an edge with fewer clusters online gets new ones
 # Edges in violation get a few thousand moves: more have never made one feasible.
 _POLISH = Effort(
@@ -192,8 +191,8 @@ def _assign_in_windows(
 
 def _with_clusters_at(instance: Instance, columns: Columns, prices: Prices) -> Columns:
     """`columns` with some more of every edge that are cheap at `prices`, each once."""
-    edges = range(len(instance.capacity))
-    more = clusters_of_edges(instance, edges, prices, _AT_PRICES, _STARTS_AT_PRICES)
+    edges = list(range(len(instance.capacity)))
+    more = new_clusters(instance, edges, prices, _AT_PRICES, _STARTS_AT_PRICES)
     return each_once(instance, in_order(join([columns, more])))
 
 
