@@ -37,7 +37,12 @@ def clusters_of_edges(
     )
     wanted = np.array(edges, dtype=np.int64)
     count = generate_of_edges(instance, wanted, prices.client, prices.delay, starts, work, columns)
-    return Columns(*(part[:count] for part in columns))
+    return Columns(
+        edge=columns.edge[:count],
+        members=columns.members[:count],
+        energy=columns.energy[:count],
+        delay=columns.delay[:count],
+    )
 
 
 def cheapest_cluster(
