@@ -181,11 +181,19 @@ def _assign_in_windows(
     choices = choices_of(instance, columns)
     choice = choose_in_windows(choices, priced.prices, near)
     chosen = select(columns, choice[choice != NONE])
-    assignment = edge_of(instance, chosen, pinned)
-    if not len(_serve_all(instance, chosen, assignment, prices)):
+    before = edge_of(instance, chosen, pinned)
+    assignment = before.copy()
+    unserved = _serve_all(instance, chosen, assignment, prices)
+    if not len(unserved):
         return assignment
     columns, choice = _with_clusters_of(instance, columns, assignment)
-    improve_in_windows(choices_of(instance, columns), choice, priced.prices.client, near)
+    moved = before != assignment
+    touched = np.concatenate([unserved, before[moved], assignment[moved]])
+    changed = np.zeros(len(choice), dtype=np.bool_)
+    changed[touched[touched != UNASSIGNED]] = True
+    improve_in_windows(
+        choices_of(instance, columns), choice, priced.prices.client, near, changed=changed
+    )
     return edge_of(instance, select(columns, choice[choice != NONE]), pinned)
 
 
