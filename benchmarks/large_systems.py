@@ -193,9 +193,10 @@ def told(values: list[float]) -> str:
 def times(parts: list[Record]) -> str:
     """Of all rounds: the median, the 99th percentile and the longest."""
     ms = [one for part in parts for one in part["ms"]]
-    if len(ms) < 20:
-        return f"{np.median(ms):,.3g} / {max(ms):,.3g}"
-    return f"{np.median(ms):,.3g} / {np.percentile(ms, 99):,.3g} / {max(ms):,.3g}"
+    told_ms = [np.median(ms), max(ms)]
+    if len(ms) >= 20:
+        told_ms.insert(1, np.percentile(ms, 99))
+    return " / ".join(f"{one:,.0f}" if one >= 100 else f"{one:.3g}" for one in told_ms)
 
 
 def table(everything: Record) -> str:
@@ -220,7 +221,7 @@ def table(everything: Record) -> str:
     by_clients = sorted(everything["decisions"], key=lambda size: int(size.split("x")[0]))
     for size in by_clients:
         scenarios = list(everything["decisions"][size].values())
-        row = [size.replace("x", " x "), str(len(scenarios))]
+        row = [" x ".join(f"{int(one):,}" for one in size.split("x")), str(len(scenarios))]
         row.append(", ".join(sorted({one["commit"] for one in scenarios})))
         for kind in ("flexible", "new costs"):
             row.append(told(over_bounds(everything, size, kind, ("prices",))))
