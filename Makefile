@@ -113,7 +113,7 @@ python-test:
 bench: .venv/installed
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/quality.py --quick
-	$(BIN)/python benchmarks/large_systems.py --sizes 1000x40 --scenarios 2
+	$(BIN)/python benchmarks/large_systems.py compare --against HEAD~1 --sizes 1000x40 --scenarios 2
 	$(BIN)/python benchmarks/training.py
 
 clean:

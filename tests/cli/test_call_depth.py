@@ -59,7 +59,7 @@ def watched(monkeypatch, module, kernel: str, command) -> list[list[str]]:
     ("planner", "mode", "module", "kernel"),
     [
         ("pool", "flexible", round_clusters, "online_clusters"),
-        ("pool", "strict", clusters, "generate_clusters"),
+        ("pool", "strict", clusters, "generate_of_edges"),
         ("local-search", "flexible", local_search, "anneal"),
         ("local-search", "strict", repair, "start_from"),
     ],

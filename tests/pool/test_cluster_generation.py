@@ -17,15 +17,12 @@ from pool_cases import (
 )
 
 from references import plain_scenario
+from stagewise.exact.columns import select
 from stagewise.exact.prices import Prices
-from stagewise.pool.clusters import cheap_clusters, cheapest_cluster
-from stagewise.pool.generation import (
-    ClusterWorkspace,
-    generate_clusters,
-    new_cluster_workspace,
-)
+from stagewise.pool.clusters import cheapest_cluster, clusters_of_edges
+from stagewise.pool.found_clusters import ClusterWorkspace, new_cluster_workspace
+from stagewise.pool.generation import generate_clusters
 from stagewise.pool.library import unlearned_prices
-from stagewise.search.random_bits import bits_from
 from stagewise.world.generate import numeric
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Limits, Scenario
@@ -38,7 +35,7 @@ def generated(
 ) -> dict[frozenset[int], float]:
     """The clusters in the workspace, and what they cost there."""
     second = float(prices.delay[edge])
-    found = generate_clusters(case.instance, edge, prices.client, second, 8, bits_from(edge), work)
+    found = generate_clusters(case.instance, edge, prices.client, second, 8, work)
     clusters = {}
     for row in range(found):
         links = work.link[work.members[row, : work.size[row]]]
@@ -75,7 +72,7 @@ def test_the_cheapest_cluster_is_nearly_always_among_them(pinned):
         work = new_cluster_workspace(case.instance, 8)
         for edge in range(EDGES):
             known = all_clusters(case, edge, prices)
-            clusters = member_sets(cheap_clusters(case.instance, edge, prices, work))
+            clusters = member_sets(clusters_of_edges(case.instance, [edge], prices, 8))
             alone = cheapest_cluster(case.instance, edge, prices, work)
             if not known:
                 assert clusters == [] and alone is None
@@ -104,12 +101,14 @@ def test_columns_have_the_edges_figures_in_the_round(pinned):
             gain=case.scenario.links.gain * rng.uniform(0.5, 1.5, links),
         )
         case = case_of(changed, case.pinned)
-        work = new_cluster_workspace(case.instance, 8)
+        prices = random_prices(seed, case.scenario)
+        together = clusters_of_edges(case.instance, range(EDGES), prices, 8)
+        assert (np.diff(together.edge) >= 0).all()
         for edge in range(EDGES):
-            prices = random_prices(seed, case.scenario)
-            columns = cheap_clusters(case.instance, edge, prices, work)
+            columns = select(together, together.edge == edge)
             must = np.flatnonzero(case.pinned == edge).tolist()
-            assert (columns.edge == edge).all()
+            alone = clusters_of_edges(case.instance, [edge], prices, 8)
+            assert member_sets(alone) == member_sets(columns)
             for row, members in enumerate(member_sets(columns)):
                 delay, energy = delay_and_energy(case, edge, [*must, *sorted(members)])
                 assert columns.delay[row] == pytest.approx(delay, rel=1e-9)
@@ -124,11 +123,50 @@ def test_no_more_clusters_than_wanted_and_these_the_cheapest_found():
             known = all_clusters(case, edge, prices)
             for wanted in (1, 2, 5):
                 work = new_cluster_workspace(case.instance, wanted)
-                kept = member_sets(cheap_clusters(case.instance, edge, prices, work))
+                kept = member_sets(clusters_of_edges(case.instance, [edge], prices, wanted))
                 assert len(set(kept)) == len(kept) <= wanted
                 left_out = generated(case, edge, prices, work).keys() - set(kept)
                 most_expensive = max((known[members] for members in kept), default=np.inf)
                 assert all(known[members] >= most_expensive * (1 - 1e-9) for members in left_out)
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_no_exchange_from_the_clusters_kept_leads_to_a_cheaper_one_that_is_not(pinned):
+    neighbours = 0
+    for seed in range(40):
+        case = small_case(seed, pinned=pinned)
+        prices = random_prices(seed, case.scenario)
+        for edge in range(EDGES):
+            known = all_clusters(case, edge, prices)
+            minimal = [one for one in known if not any(one - {i} in known for i in one)]
+            for wanted in (3, 8):
+                work = new_cluster_workspace(case.instance, wanted)
+                if len(generated(case, edge, prices, work)) == len(work.size):
+                    continue  # it ended for want of room
+                kept = set(member_sets(clusters_of_edges(case.instance, [edge], prices, wanted)))
+                highest = max((known[members] for members in kept), default=0.0)
+                limit = highest * (1 - 1e-9) if len(kept) == wanted else np.inf
+                for members in kept:
+                    for other in minimal:
+                        if len(other - members) == 1 and len(members - other) in (1, 2):
+                            neighbours += 1
+                            assert other in kept or known[other] >= limit
+    assert neighbours > 500
+
+
+def test_more_data_than_logarithms_are_tabled_for():
+    counts = 1_000 * np.array([[6, 0], [0, 6], [3, 5], [1, 4], [30, 0], [0, 28], [7, 7]])
+    for least in (10_000, 40_000):
+        limits = Limits(kld_max=0.05, data_min=least)
+        scenario = plain_scenario(counts.tolist(), [[0]] * len(counts), limits=limits)
+        case = case_of(Round(scenario, np.ones(len(counts), dtype=np.bool_)))
+        prices = unlearned_prices(scenario)
+        known = all_clusters(case, 0, prices)
+        found = generated(case, 0, prices, new_cluster_workspace(case.instance, 20))
+        assert found
+        assert min(found.values()) == pytest.approx(min(known.values()))
+        for members, cost in found.items():
+            assert cost == pytest.approx(known[members])
 
 
 def test_what_was_on_the_bench_before_changes_nothing():
@@ -152,8 +190,8 @@ def test_clusters_around_the_pinned():
         edges = replace(scenario.edges, capacity=np.array(capacity))
         round_ = replace(everybody, scenario=replace(scenario, edges=edges))
         case = case_of(round_, np.array(pinned))
-        work = new_cluster_workspace(case.instance, 9)
-        return [set(part) for part in member_sets(cheap_clusters(case.instance, 0, prices, work))]
+        columns = clusters_of_edges(case.instance, [0], prices, 9)
+        return [set(part) for part in member_sets(columns)]
 
     assert sorted(found(-1, -1, -1, -1), key=str) == [{0, 1}, {0, 2}]
     # One is pinned: the cluster is whoever completes it.
@@ -176,9 +214,8 @@ def test_a_realistic_edge_gets_as_many_as_wanted():
     """Where clusters abound: the wanted number, all different, all clusters."""
     case, scenario = everybody_at_large(1)
     limits, counts = scenario.limits, scenario.clients.label_counts
-    work = new_cluster_workspace(case.instance, 300)
     for edge in range(3):
-        columns = cheap_clusters(case.instance, edge, unlearned_prices(scenario), work)
+        columns = clusters_of_edges(case.instance, [edge], unlearned_prices(scenario), 300)
         clusters = member_sets(columns)
         assert len(set(clusters)) == len(clusters) == 300
         for members in clusters:
@@ -194,11 +231,10 @@ def test_a_realistic_edge_gets_as_many_as_wanted():
 def test_a_client_out_of_reach_in_price_is_in_no_cluster_of_the_cheapest():
     case, scenario = everybody_at_large(2)
     prices = unlearned_prices(scenario)
-    work = new_cluster_workspace(case.instance, 100)
-    wanted = set().union(*member_sets(cheap_clusters(case.instance, 0, prices, work)))
+    wanted = set().union(*member_sets(clusters_of_edges(case.instance, [0], prices, 100)))
     dear = sorted(wanted)[: len(wanted) // 4]
     prices.client[dear] = 1e6
-    again = member_sets(cheap_clusters(case.instance, 0, prices, work))
+    again = member_sets(clusters_of_edges(case.instance, [0], prices, 100))
     assert len(again) == 100
     assert not set(dear) & set().union(*again)
 
@@ -213,5 +249,5 @@ def test_an_edge_without_links_or_room_has_no_clusters():
         work = new_cluster_workspace(empty.instance, 4)
         for edge in range(EDGES):
             prices = unlearned_prices(empty.scenario)
-            assert len(cheap_clusters(empty.instance, edge, prices, work)) == 0
+            assert len(clusters_of_edges(empty.instance, [edge], prices, 4)) == 0
             assert cheapest_cluster(empty.instance, edge, prices, work) is None

@@ -193,7 +193,7 @@ def improved(seed: int, columns: Columns, choice: list[int]) -> list[int]:
         delay_weight=delay_weight,
         unserved_cost=UNSERVED,
     )
-    improve_choice(choices, room, np.full(CLIENTS, 77.0), 50)  # whatever the room held before
+    improve_choice(choices, room, np.full(CLIENTS + 1, 77.0), 50)  # whatever the room held before
     return room.tolist()
 
 

@@ -19,7 +19,7 @@ def even(choices, client_price):
 def in_turn(choices, prices):
     """What the best choice costs that forty steps of pricing meet by taking turns again and again."""
     work = new_pricing_workspace(choices, prices.client, prices.delay)
-    price_clients(choices, 40, CHOOSE_EVERY, np.inf, work)
+    price_clients(choices, len(prices.client), 40, CHOOSE_EVERY, np.inf, work)
     return value_of(choices, work.choice)
 
 

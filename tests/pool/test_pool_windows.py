@@ -113,6 +113,25 @@ def test_a_window_with_more_clients_than_it_has_room_for():
     assert choice.tolist() == list(range(0, edges * rows, rows))
 
 
+def test_only_edges_that_changed_and_their_neighbours_choose_again():
+    """Edges 0 and 1 want client 0, 2 and 3 want client 1; all have a cheaper cluster of their own."""
+    members = np.array([[0], [2], [0], [3], [1], [4], [1], [5]], dtype=np.int32)
+    choices = Choices(
+        start=2 * np.arange(5),
+        members=members,
+        cost=np.array([2.0, 1.0] * 4),
+        delay=np.ones(8),
+        delay_weight=0.5,
+        unserved_cost=UNSERVED,
+    )
+    expected = {(): [0, NONE, 4, NONE], (1,): [1, 3, 4, NONE], (0, 3): [1, 3, 5, 7]}
+    for edges, wanted in expected.items():
+        choice = np.array([0, NONE, 4, NONE])
+        changed = np.isin(np.arange(4), edges)
+        improve_in_windows(choices, choice, np.zeros(6), near_of(choices), changed=changed)
+        assert choice.tolist() == wanted
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("mode", ["flexible", "strict"])
 def test_many_edges_keep_the_contract_in_every_kind_of_round(seed, mode):

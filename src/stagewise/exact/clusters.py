@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stagewise.compiled import compiled
+from stagewise.compiled import compiled, inlined
 from stagewise.exact.cuts import Cuts
 from stagewise.exact.prices import Prices
-from stagewise.problem.risk_kernels import keeps_limits, label_term
+from stagewise.problem.risk_kernels import keeps_limits, logarithms, tabled_term
 from stagewise.search.instance import AT_ITS_EDGE, Instance
 from stagewise.world.divergence import KLD_TOLERANCE
 from stagewise.world.scenario import FloatArray, IntArray
@@ -48,6 +48,8 @@ class EdgeCandidates(NamedTuple):
     data_limit: float
     target: FloatArray
     log_target: FloatArray
+    y_log_y: FloatArray
+    """Indexed by y."""
     cover_price: FloatArray
     """Shape (candidates + 1, labels): the least price for covering a label from here on."""
     data_price: FloatArray
@@ -122,6 +124,7 @@ def edge_candidates(
         data_limit=float(instance.data_limit),
         target=instance.target,
         log_target=instance.log_target,
+        y_log_y=logarithms(),
         cover_price=cover,
         data_price=sample,
         droppable=droppable,
@@ -267,7 +270,7 @@ def enumerate_clusters(candidates, cap, best_only, budget, work):
     return written, nodes, 1, np.inf
 
 
-@compiled
+@inlined
 def _count_items(candidates, cut_count, place, change):
     """Count the candidate at `place` as an item of its cuts, or no longer."""
     for k in range(candidates.cut_start[place], candidates.cut_start[place + 1]):
@@ -287,18 +290,21 @@ def _left_out(candidates, sums, stack, depth, labels):
     return least
 
 
-@compiled
+@inlined
 def _within(candidates, sums, row, labels):
     """Whether the first members keep (9a) and (9b)."""
     if sums[row, labels] < candidates.data_limit:
         return False
+    y_log_y = candidates.y_log_y
     log_sum = 0.0
     for h in range(labels):
-        log_sum += label_term(sums[row, h], candidates.log_target[h])
-    return keeps_limits(log_sum, sums[row, labels], candidates.kld_limit, candidates.data_limit)
+        log_sum += tabled_term(np.int64(sums[row, h]), candidates.log_target[h], y_log_y)
+    data = np.int64(sums[row, labels])
+    limits = candidates.kld_limit, candidates.data_limit
+    return keeps_limits(log_sum, data, limits[0], limits[1], y_log_y)
 
 
-@compiled
+@inlined
 def _completion(candidates, sums, depth, place, labels):
     """A lower bound on what members from `place` on must cost to make the set a cluster.
 

@@ -20,7 +20,7 @@ _SHARE = 0.05  # of the time for the first local search
 _MOVES_PER_SECOND = 1_000_000
 _MOVES_PER_CLIENT = 500  # for each edge; a handful of clients does not need more
 _FAST_MOVES, _FAST_MOVES_OF_AN_EDGE = 2_000_000, 5_000  # among fast links
-_FEWEST_EDGES, _MOST_EDGES = 3, 10  # of a neighbourhood
+_FEWEST_EDGES, _MOST_EDGES = 3, 16  # of a neighbourhood
 _TOLERANCE = 1e-12
 
 

@@ -75,7 +75,9 @@ def _dive(work):
     limit = np.inf
     steps = _FIRST_STEPS
     while True:
-        reached = price_clients(work.choices, steps, steps, limit, work.pricing)
+        reached = price_clients(
+            work.choices, work.taken.shape[0], steps, steps, limit, work.pricing
+        )
         steps = _STEPS
         if reached < limit:
             limit = reached

@@ -81,14 +81,15 @@ def generate_library(
             )
             for part in parts(instance, _EDGES_OF_A_TASK)
         ]
-        found = [part.in_whole(columns) for part, task in tasks for columns in task.result()]
+        found = [part.in_whole(task.result()) for part, task in tasks]
     return _library_of(scenario, found, prices)
 
 
 def _library_of(scenario: Scenario, parts: list[Columns], prices: Prices) -> Library:
     width = max(1, max(int((part.members >= 0).sum(axis=1).max(initial=0)) for part in parts))
-    start = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-    clients = np.ascontiguousarray(join(parts).members[:, :width])
+    columns = join(parts)
+    start = np.searchsorted(columns.edge, np.arange(len(scenario.edges) + 1))
+    clients = np.ascontiguousarray(columns.members[:, :width])
     links = member_links(scenario, start, clients)
     return Library(start, clients, links, prices, scenario.costs)
 

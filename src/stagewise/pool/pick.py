@@ -7,6 +7,8 @@ prices, and then a few neighbouring ones at a time choose again. Edges that are 
 get new ones, and the incremental kernel polishes the result.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from stagewise.compiled import NONE
@@ -19,6 +21,7 @@ from stagewise.pool.priced_columns import PricedColumns, choices_of, in_order, l
 from stagewise.pool.pricing import improve_choice
 from stagewise.pool.round_clusters import (
     costs_are_far,
+    each_once,
     new_clusters,
     online_columns,
     with_round_clusters,
@@ -40,6 +43,7 @@ _SEARCH_STEPS = 200_000
 _PASSES = 5
 _ROUGH_STEPS, _ROUGH_STEPS_OF_MANY = 12, 6  # on all clusters, to find the likely ones
 _LIKELY, _LIKELY_OF_MANY = 200, 120  # clusters of each edge
+_AT_PRICES, _STARTS_AT_PRICES = 20, 3  # clusters of each edge at the round's own prices
 _FEW = 4  # an edge with fewer clusters online gets new ones
 # Edges in violation get a few thousand moves: more have never made one feasible.
 _POLISH = Effort(
@@ -49,6 +53,9 @@ _POLISH = Effort(
     end_temperature=0.005,
     fix_moves_per_edge=5_000,
 )
+_BRIEF_POLISH = replace(
+    _POLISH, moves_per_edge=30
+)  # after windows there is next to nothing to find
 
 
 def pick_from_library(
@@ -93,7 +100,7 @@ def _pick(
     found = None
     if edges > FEW_EDGES:
         assignment = _assign_in_windows(instance, columns, prices, library.near, pinned)
-        found = local_search(instance, assignment, effort=_POLISH)
+        found = local_search(instance, assignment, effort=_BRIEF_POLISH)
         if found.violation == 0 or edges > SOME_EDGES:
             return found
     chosen = choose(instance, columns, prices)
@@ -169,15 +176,32 @@ def _assign_in_windows(
     steps, most = (_ROUGH_STEPS_OF_MANY, _LIKELY_OF_MANY) if many else (_ROUGH_STEPS, _LIKELY)
     priced = price(instance, columns, prices, steps, np.inf, everyone=False, choose_every=steps)
     columns = select(columns, likely(columns, priced, most))
+    if not many:
+        columns = _with_clusters_at(instance, columns, priced.prices)
     choices = choices_of(instance, columns)
     choice = choose_in_windows(choices, priced.prices, near)
     chosen = select(columns, choice[choice != NONE])
-    assignment = edge_of(instance, chosen, pinned)
-    if not len(_serve_all(instance, chosen, assignment, prices)):
+    before = edge_of(instance, chosen, pinned)
+    assignment = before.copy()
+    unserved = _serve_all(instance, chosen, assignment, prices)
+    if not len(unserved):
         return assignment
     columns, choice = _with_clusters_of(instance, columns, assignment)
-    improve_in_windows(choices_of(instance, columns), choice, priced.prices.client, near)
+    moved = before != assignment
+    touched = np.concatenate([unserved, before[moved], assignment[moved]])
+    changed = np.zeros(len(choice), dtype=np.bool_)
+    changed[touched[touched != UNASSIGNED]] = True
+    improve_in_windows(
+        choices_of(instance, columns), choice, priced.prices.client, near, changed=changed
+    )
     return edge_of(instance, select(columns, choice[choice != NONE]), pinned)
+
+
+def _with_clusters_at(instance: Instance, columns: Columns, prices: Prices) -> Columns:
+    """`columns` with some more of every edge that are cheap at `prices`, each once."""
+    edges = list(range(len(instance.capacity)))
+    more = new_clusters(instance, edges, prices, _AT_PRICES, _STARTS_AT_PRICES)
+    return each_once(instance, in_order(join([columns, more])))
 
 
 def _with_clusters_of(
@@ -201,6 +225,6 @@ def _choose_in_turn(instance: Instance, columns: Columns, prices: Prices) -> Col
     """A good choice by pricing, then improved edge by edge; edges may go without."""
     choice = price(instance, columns, prices, _STEPS + _CLOSER_STEPS, np.inf, everyone=False).choice
     assert choice is not None
-    price_of_taken = np.zeros(len(instance.lock))
+    price_of_taken = np.zeros(len(instance.lock) + 1)
     improve_choice(choices_of(instance, columns), choice, price_of_taken, _PASSES)
     return select(columns, choice[choice != NONE])

@@ -48,15 +48,16 @@ def price(
     """
     choices = choices_of(instance, columns)
     work = new_pricing_workspace(choices, prices.client, prices.delay)
-    reached = price_clients(choices, steps, choose_every, limit, work)
+    reached = price_clients(choices, len(prices.client), steps, choose_every, limit, work)
     incomplete = everyone and bool((work.choice == NONE).any())
     padded = np.append(work.reduced, choices.unserved_cost)
     least = np.minimum.reduceat(padded, choices.start[:-1])
     least[np.diff(choices.start) == 0] = choices.unserved_cost
+    client_price = work.client_price[:-1]
     return PricedColumns(
-        prices=Prices(work.client_price, work.delay_price),
+        prices=Prices(client_price, work.delay_price),
         reduced=work.reduced - least[columns.edge],
-        base=float(least.sum() - work.client_price.sum()),
+        base=float(least.sum() - client_price.sum()),
         limit=limit if incomplete else float(reached),
         choice=None if incomplete else work.choice,
     )

@@ -1,6 +1,7 @@
 """Prices for clients that several edges want, and the choices that come of them, compiled.
 
-A client that is taken has an infinite price.
+A client that is taken has an infinite price. Arrays of prices have one place more than there are
+clients, for the member -1 of a cluster, which costs nothing.
 """
 
 from typing import NamedTuple
@@ -36,6 +37,8 @@ class PricingWorkspace(NamedTuple):
     delay_price: FloatArray
     reduced: FloatArray
     """Each cluster's cost at the best prices."""
+    width: IntArray
+    """How many members the largest cluster of each edge has."""
     choice: IntArray
     """The cluster of each edge in the best disjoint choice, or -1."""
     demand: IntArray
@@ -52,41 +55,44 @@ def new_pricing_workspace(
     """Room for pricing that begins at the given prices; these are left as they are."""
     edges, clients = len(delay_price), len(client_price)
     return PricingWorkspace(
-        client_price=client_price.copy(),
+        client_price=np.append(client_price, 0.0),
         delay_price=delay_price.copy(),
         reduced=np.empty(len(choices.cost)),
+        width=np.zeros(edges, dtype=np.int64),
         choice=np.full(edges, NONE, dtype=np.int64),
         demand=np.zeros(clients, dtype=np.int64),
         trial=np.zeros(edges, dtype=np.int64),
-        trial_price=np.zeros(clients),
+        trial_price=np.zeros(clients + 1),
         best_client_price=np.zeros(clients),
         best_delay_price=np.zeros(edges),
     )
 
 
 @compiled
-def price_clients(choices, steps, choose_every, limit, work):
-    """Subgradient steps on the prices; returns the cost of the best disjoint choice met.
+def price_clients(choices, clients, steps, choose_every, limit, work):
+    """Subgradient steps on the prices of the first `clients`; returns the cost of the best choice met.
 
-    Edges choose in turn in every `choose_every`-th step and in the last one. The best prices end
-    up in `work.client_price` and `work.delay_price`; `work.choice` receives the best choice if it costs
-    less than `limit`, the cost of one already at hand.
+    Edges choose in turn, disjoint clusters, in every `choose_every`-th step and in the last one. The
+    best prices end up in `work.client_price` and `work.delay_price`; `work.choice` receives the best
+    choice if it costs less than `limit`, the cost of one already at hand.
     """
     members, delay = choices.members, choices.delay
     client_price, delay_price = work.client_price, work.delay_price
     demand, trial = work.demand, work.trial
     edges = choices.start.shape[0] - 1
+    for j in range(edges):
+        work.width[j] = _largest(members, choices.start[j], choices.start[j + 1])
     best_bound = -np.inf
     step_scale = 1.0
     for step in range(steps):
         bound = 0.0
-        for i in range(client_price.shape[0]):
+        for i in range(clients):
             bound -= client_price[i]
             demand[i] = 0
         slowest = 0.0
         for j in range(edges):
             c, least = _cheapest(
-                choices, j, delay_price[j], 0.0, client_price, choices.unserved_cost
+                choices, j, work.width[j], delay_price[j], 0.0, client_price, choices.unserved_cost
             )
             trial[j] = c
             bound += least
@@ -99,60 +105,70 @@ def price_clients(choices, steps, choose_every, limit, work):
                 demand[members[c, m]] += 1
         if bound > best_bound:
             best_bound = bound
-            for i in range(client_price.shape[0]):
+            for i in range(clients):
                 work.best_client_price[i] = client_price[i]
             for j in range(edges):
                 work.best_delay_price[j] = delay_price[j]
         else:
             step_scale *= 0.85
         norm = 0.0
-        for i in range(client_price.shape[0]):
+        for i in range(clients):
             gradient = demand[i] - 1.0
             if gradient > 0 or (client_price[i] > 0 and gradient < 0):
                 norm += gradient * gradient
         if step % choose_every == 0 or step == steps - 1:
-            limit = _choose_in_turn(choices, work, limit, step // choose_every)
+            limit = _choose_in_turn(choices, clients, work, limit, step // choose_every)
         if norm == 0.0 or limit - best_bound <= 1e-9:
             break
         # A choice that leaves an edge out says nothing about what is worth reaching.
         target = min(limit, best_bound + 0.1 * abs(best_bound) + 1e-9)
         length = step_scale * (target - bound) / norm
-        for i in range(client_price.shape[0]):
+        for i in range(clients):
             client_price[i] = max(0.0, client_price[i] + length * (demand[i] - 1.0))
         _shift_delay_prices(choices, delay_price, trial, slowest, step_scale)
-    for i in range(client_price.shape[0]):
+    for i in range(clients):
         client_price[i] = work.best_client_price[i]
     for j in range(edges):
         delay_price[j] = work.best_delay_price[j]
         for c in range(choices.start[j], choices.start[j + 1]):
             value = choices.cost[c] + delay_price[j] * delay[c]
-            for m in range(members.shape[1]):
-                if members[c, m] < 0:
-                    break
+            for m in range(work.width[j]):
                 value += client_price[members[c, m]]
             work.reduced[c] = value
     return limit
 
 
 @inlined
-def _cheapest(choices, j, delay_price, free_delay, price, ceiling):
+def _largest(members, first, last):
+    """How many members the largest of the clusters from `first` to `last` has."""
+    width = 0
+    for c in range(first, last):
+        while width < members.shape[1] and members[c, width] >= 0:
+            width += 1
+    return width
+
+
+@inlined
+def _cheapest(choices, j, width, delay_price, free_delay, price, ceiling):
     """The cheapest cluster of edge j below `ceiling`, and what it costs, or -1.
 
-    A second of delay beyond `free_delay` costs `delay_price`.
+    A second of delay beyond `free_delay` costs `delay_price`. All clusters are summed up over as many
+    members, `width`: where each ends or becomes too expensive the processor could not foresee.
     """
-    members, cost, delay = choices.members, choices.cost, choices.delay
+    first, last = choices.start[j], choices.start[j + 1]
+    members, cost, delay = (
+        choices.members[first:last],
+        choices.cost[first:last],
+        choices.delay[first:last],
+    )
     best = NONE
-    for c in range(choices.start[j], choices.start[j + 1]):
+    for c in range(last - first):
         value = cost[c] + delay_price * max(0.0, delay[c] - free_delay)
-        if value >= ceiling:  # as most are: their members need not be read
-            continue
-        for m in range(members.shape[1]):
-            if members[c, m] < 0 or value >= ceiling:
-                break
+        for m in range(width):
             value += price[members[c, m]]
         if value < ceiling:
             ceiling = value
-            best = c
+            best = first + c
     return best, ceiling
 
 
@@ -169,17 +185,18 @@ def _shift_delay_prices(choices, delay_price, trial, slowest, step_scale):
 
 
 @compiled
-def _choose_in_turn(choices, work, limit, turn):
+def _choose_in_turn(choices, clients, work, limit, turn):
     """Edges one after the other, beginning with edge `turn`, take the best cluster still disjoint."""
     price, trial = work.trial_price, work.trial
     edges = choices.start.shape[0] - 1
-    for i in range(price.shape[0]):
+    for i in range(clients):
         price[i] = work.client_price[i]
     spent = 0.0
     slowest = 0.0
     for place in range(edges):
         j = (place + turn) % edges
-        c, _least = _cheapest(choices, j, work.delay_price[j], 0.0, price, np.inf)
+        second = work.delay_price[j]
+        c, _least = _cheapest(choices, j, work.width[j], second, 0.0, price, np.inf)
         trial[j] = c
         if c == NONE:
             spent += choices.unserved_cost
@@ -210,7 +227,7 @@ def improve_choice(choices, choice, price, passes):
 
     `price` is room: infinite for whoever is taken.
     """
-    members, delay = choices.members, choices.delay
+    members, delay, width = choices.members, choices.delay, choices.members.shape[1]
     edges = choices.start.shape[0] - 1
     for i in range(price.shape[0]):
         price[i] = 0.0
@@ -231,9 +248,8 @@ def improve_choice(choices, choice, price, passes):
                     for k in range(edges):
                         if k != j and choice[k] != NONE:
                             others = max(others, delay[choice[k]])
-            c, _least = _cheapest(
-                choices, j, choices.delay_weight, others, price, choices.unserved_cost
-            )
+            second, ceiling = choices.delay_weight, choices.unserved_cost
+            c, _least = _cheapest(choices, j, width, second, others, price, ceiling)
             choice[j] = c if c != NONE else had
             if choice[j] != NONE:
                 set_members(members, choice[j], price, np.inf)

@@ -9,8 +9,7 @@ import numpy as np
 from stagewise.compiled import compiled, writable
 from stagewise.exact.columns import Columns, join, select
 from stagewise.exact.prices import Prices
-from stagewise.pool.clusters import cheap_clusters, clusters_of_edges
-from stagewise.pool.generation import new_cluster_workspace
+from stagewise.pool.clusters import STARTS, clusters_of_edges
 from stagewise.pool.library import Library
 from stagewise.pool.priced_columns import in_order, price
 from stagewise.pool.sizes import FEW_EDGES, MANY_EDGES
@@ -71,21 +70,25 @@ def each_once(instance: Instance, columns: Columns) -> Columns:
 
 
 def new_clusters(
-    instance: Instance, edges: list[int], prices: Prices, max_clusters: int | None = None
+    instance: Instance,
+    edges: list[int],
+    prices: Prices,
+    max_clusters: int | None = None,
+    starts: int = STARTS,
 ) -> Columns:
     """At most `max_clusters` for each of `edges`, by default as many as a round has the time for."""
     many = len(instance.capacity) > FEW_EDGES
     usual = _NEW_CLUSTERS_OF_MANY if many else _NEW_CLUSTERS
     most = usual if max_clusters is None else max_clusters
     if len(edges) * most < _WORTH_THREADS:
-        work = new_cluster_workspace(instance, most)
-        return join([cheap_clusters(instance, edge, prices, work) for edge in edges])
+        return clusters_of_edges(instance, edges, prices, most, starts)
+    share = -(-len(edges) // _SHARES)
     with workers(None) as pool:
         tasks = [
-            pool.submit(clusters_of_edges, instance, edges[first::_SHARES], prices, most)
-            for first in range(_SHARES)
+            pool.submit(clusters_of_edges, instance, part, prices, most, starts)
+            for part in (edges[first : first + share] for first in range(0, len(edges), share))
         ]
-        return join([columns for task in tasks for columns in task.result()])
+        return join([task.result() for task in tasks])
 
 
 def online_columns(

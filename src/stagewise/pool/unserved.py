@@ -4,7 +4,7 @@ import numpy as np
 
 from stagewise.exact.prices import Prices
 from stagewise.pool.clusters import cheapest_cluster
-from stagewise.pool.generation import new_cluster_workspace
+from stagewise.pool.found_clusters import new_cluster_workspace
 from stagewise.search.instance import AT_ITS_EDGE, Instance
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.scenario import FloatArray, IntArray

@@ -26,7 +26,7 @@ from stagewise.pool.pricing import (
     set_members,
 )
 from stagewise.pool.sizes import MANY_EDGES, SOME_EDGES
-from stagewise.world.scenario import FloatArray, IntArray
+from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
 NEIGHBOURS = 14
 """Of each edge at the most, those first that share most clients with it."""
@@ -108,15 +108,17 @@ def improve_in_windows(
     client_price: FloatArray,
     near: IntArray,
     likely: float = LIKELY,
+    changed: BoolArray | None = None,
 ) -> None:
     """Let every edge choose again together with its neighbours, in `choice`; -1 is to go without.
 
-    `likely` is the part of the gap between a window's cost and its bound that a cluster may use up by
-    itself.
+    With `changed` only these edges and their neighbours begin. `likely` is the part of the gap between a
+    window's cost and its bound that a cluster may use up by itself.
     """
     if len(choices.cost):
         passes = _PASSES if len(choice) <= _LARGEST_TWICE else 1
         work = _new_workspace(choices, client_price, _EDGES, _WIDTH)
+        work.chosen_at[:] = 1 if changed is None else changed
         _improve(choices, choice, client_price, near, passes, likely, work)
 
 
@@ -168,7 +170,7 @@ def _new_workspace(
 
 @compiled
 def _improve(choices, choice, client_price, near, passes, likely, work):
-    """Window after window; in later turns only where a neighbour has chosen another cluster since."""
+    """Window after window, only where the edge or a neighbour has chosen since it was last searched."""
     edges = choice.shape[0]
     for j in range(edges):
         _own(choices.members, choice[j], work.owner, j)
@@ -176,7 +178,7 @@ def _improve(choices, choice, client_price, near, passes, likely, work):
     clock = 1
     for turn in range(passes):
         for j in range(edges):
-            stale = turn == 0 or work.chosen_at[j] > work.searched_at[j]
+            stale = work.chosen_at[j] > work.searched_at[j]
             for m in range(near.shape[1]):
                 if near[j, m] != NONE:
                     stale |= work.chosen_at[near[j, m]] > work.searched_at[j]
@@ -239,13 +241,13 @@ def _choose_together(choices, choice, client_price, likely, clock, work):
     while clients < work.client.shape[0] and work.number[work.client[clients]] == clients:
         clients += 1
     for steps in _STEPS:
-        reached = price_clients(work.choices, steps, CHOOSE_EVERY, limit, work.pricing)
+        reached = price_clients(work.choices, clients, steps, CHOOSE_EVERY, limit, work.pricing)
         if reached < limit:
             limit = reached
             for a in range(edges):
                 c = work.pricing.choice[a]
                 work.best[a] = NONE if c == NONE else work.row[c]
-        base = _drop_unlikely(work, likely, limit)
+        base = _drop_unlikely(work, clients, likely, limit)
         if base >= limit:
             break
     if base < limit:
@@ -333,8 +335,8 @@ def _gather(choices, choice, client_price, work):
         work.row[count] = NONE
         count += 1
     window.start[scope.shape[0]] = count
-    for n in range(work.client.shape[0]):
-        work.pricing.client_price[n] = client_price[work.client[n]] if n < clients else 0.0
+    for n in range(clients):
+        work.pricing.client_price[n] = client_price[work.client[n]]
     for a in range(scope.shape[0]):
         work.pricing.delay_price[a] = choices.delay_weight / scope.shape[0]
         if scope[a] != NONE:
@@ -362,12 +364,12 @@ def _add(choices, c, others, count, clients, work):
 
 
 @compiled
-def _drop_unlikely(work, likely, limit):
+def _drop_unlikely(work, clients, likely, limit):
     """Leave out clusters that are hardly in a choice below `limit`; returns the bound on choices."""
     window, reduced = work.choices, work.pricing.reduced
     edges = window.start.shape[0] - 1
     base = 0.0
-    for n in range(work.pricing.client_price.shape[0]):
+    for n in range(clients):
         base -= work.pricing.client_price[n]
     for a in range(edges):
         least = reduced[window.start[a]]

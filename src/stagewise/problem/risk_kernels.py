@@ -70,11 +70,11 @@ class RiskScratch(NamedTuple):
 def risk_scratch(labels: int, members: int) -> RiskScratch:
     """Room for edges of so many members."""
     floats = np.empty(2 * labels + members + 1)
-    return RiskScratch(floats, np.empty(labels + members, dtype=np.int64), _logarithms())
+    return RiskScratch(floats, np.empty(labels + members, dtype=np.int64), logarithms())
 
 
 @cache
-def _logarithms() -> FloatArray:
+def logarithms() -> FloatArray:
     """y log y for the sums of labels that are usual."""
     y = np.arange(1 << 14, dtype=np.float64)
     return np.asarray(y * np.log(np.maximum(y, 1.0)))
@@ -93,11 +93,14 @@ def kld_of(log_sum, data):
 
 
 @inlined
-def keeps_limits(log_sum, data, kld_limit, data_limit):
-    """Whether a set of clients with these sums keeps (9a) and (9b)."""
+def keeps_limits(log_sum, data, kld_limit, data_limit, y_log_y):
+    """Whether `data` samples whose label terms sum to `log_sum` keep (9a) and (9b).
+
+    `data` is a whole number: a table spares the logarithm where it is usual.
+    """
     if data <= 0 or data < data_limit:
         return False
-    return kld_of(log_sum, data) <= kld_limit + KLD_TOLERANCE
+    return log_sum <= data * (kld_limit + KLD_TOLERANCE) + tabled_term(data, 0.0, y_log_y)
 
 
 @inlined
@@ -176,8 +179,8 @@ def _divergence(sums, total, log_target):
     return kld_of(log_sum, total)
 
 
-@compiled
-def _tabled_term(y, log_target, y_log_y):
+@inlined
+def tabled_term(y, log_target, y_log_y):
     """`label_term` by a table for the usual sums."""
     if y < y_log_y.shape[0]:
         return y_log_y[y] - y * log_target
@@ -241,7 +244,7 @@ def exact_risk(model, members, count, cutoff, scratch):
             for k in range(label_start[client], label_start[client + 1]):
                 sums[label_of[k]] += label_count[k]
     for h in range(labels):
-        part[h] = _tabled_term(sums[h], log_target[h], y_log_y)
+        part[h] = tabled_term(sums[h], log_target[h], y_log_y)
     n = _least_certain_first(members, count, probability, uncertain)
     chance[n] = 1.0
     for b in range(n - 1, -1, -1):
@@ -251,7 +254,7 @@ def exact_risk(model, members, count, cutoff, scratch):
     rest = 1.0
     gray = 0  # bit b is set where uncertain[b] is offline
     for step in range(1, (1 << n) + 1):
-        allowed = total * (kld_limit + KLD_TOLERANCE) + _tabled_term(total, 0.0, y_log_y)
+        allowed = total * (kld_limit + KLD_TOLERANCE) + tabled_term(total, 0.0, y_log_y)
         if total == 0 or _sum_of(part) > allowed:
             kld_risk += chance[0]
         if total < data_limit:
@@ -269,7 +272,7 @@ def exact_risk(model, members, count, cutoff, scratch):
         for k in range(label_start[client], label_start[client + 1]):
             h = label_of[k]
             sums[h] += sign * label_count[k]
-            part[h] = _tabled_term(sums[h], log_target[h], y_log_y)
+            part[h] = tabled_term(sums[h], log_target[h], y_log_y)
         for b in range(bit, -1, -1):
             p = probability[uncertain[b]]
             chance[b] = chance[b + 1] * (1.0 - p if (gray >> b) & 1 else p)

@@ -4,10 +4,18 @@ import numpy as np
 
 from stagewise.compiled import inlined
 
+_FACTOR, _SUMMAND = 0x9E3779B97F4A7C15, 0x2545F4914F6CDD1D
+
 
 def bits_from(seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     """The generator's state for `seed`; never zero, where xorshift would stand still."""
-    return np.array([(seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 2**64 | 1], dtype=np.uint64)
+    return np.array([(seed * _FACTOR + _SUMMAND) % 2**64 | 1], dtype=np.uint64)
+
+
+@inlined
+def seed_bits(bits, seed):
+    """Set the state to that for `seed`, a whole number that is not negative."""
+    bits[0] = np.uint64(seed) * np.uint64(_FACTOR) + np.uint64(_SUMMAND) | np.uint64(1)
 
 
 @inlined
@@ -17,7 +25,7 @@ def next_word(bits):
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
     bits[0] = x
-    return x * np.uint64(0x2545F4914F6CDD1D)
+    return x * np.uint64(_SUMMAND)
 
 
 @inlined
