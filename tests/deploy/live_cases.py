@@ -249,7 +249,11 @@ def run_in(
         config = config_of(scenario, **({"policy": made.title} | fields))
         config, decides = policy_of_run(config, made, RunDirectory(path))
         deployment = Deployment(
-            design=design, deadline_factor=2.0, measured_costs=measured_costs, polls=0
+            design=design,
+            deadline_factor=2.0,
+            measured_costs=measured_costs,
+            polls=0,
+            clients=len(scenario.clients),
         )
         beside = {DEPLOYMENT: deployment_file(deployment)}
         directory = RunDirectory.create(path, config, scenario, [], decides.plan, beside)

@@ -24,18 +24,19 @@ from stagewise.deploy.init import init_site
 from stagewise.deploy.joining import admit, site_watch, with_joined
 from stagewise.deploy.layout import host_folder
 from stagewise.deploy.membership import SiteFolder
-from stagewise.deploy.options import DeployOptions
+from stagewise.deploy.options import DeployOptions, check_repeats
 from stagewise.deploy.processes import _site_on_loopback
-from stagewise.deploy.records import LIVE, load_live
+from stagewise.deploy.records import LIVE, load_deployment, load_live
 from stagewise.deploy.starting import beside
 from stagewise.deploy.status import read_status
 from stagewise.deploy.up import up
+from stagewise.errors import StagewiseError
 from stagewise.runs.directory import NEXT, RunDirectory
 from stagewise.runs.metrics import RunMetrics
 from stagewise.runs.run import load_run
 from stagewise.world.records import ClientRecord, Measured
 from stagewise.world.scenario import Scenario
-from stagewise.world.scenario_file import client_records, with_clients
+from stagewise.world.scenario_file import client_records, save_scenario, with_clients
 
 HOST = "127.0.0.1"
 ADDED_IN = 2
@@ -131,6 +132,11 @@ def test_a_run_that_was_stopped_after_it_ends_as_one_that_was_not(tmp_path, monk
             run_in(stopped, going_on(stopped, stop))
         admit(RunDirectory(stopped), machine_folder_of(stopped))  # there is nobody more
     run_in(stopped, going_on(stopped))
+    begun_with = tmp_path / "begun.json"
+    save_scenario(two_edges(), begun_with)
+    options = DeployOptions(local=True, clients=6, edges=2, scenario=str(begun_with))
+    run, deployment = load_run(stopped), load_deployment(stopped)
+    check_repeats(stopped, options, (run.config, run.scenario, deployment))
     names = ("decisions.jsonl", "rounds.jsonl", "online.jsonl", "events.jsonl", LIVE)
     for name in names:
         assert lines_of(straight, name) == lines_of(stopped, name)
@@ -138,6 +144,22 @@ def test_a_run_that_was_stopped_after_it_ends_as_one_that_was_not(tmp_path, monk
         assert (straight / name).read_bytes() == (stopped / name).read_bytes()
     assert RunDirectory(stopped).faults() == []
     np.testing.assert_equal(load_run(straight).weights, load_run(stopped).weights)
+
+
+def test_another_number_of_clients_or_another_scenario_is_still_refused(tmp_path):
+    out, begun_with = tmp_path / "run", tmp_path / "begun.json"
+    joined_run(out)
+    run, deployment = load_run(out), load_deployment(out)
+    begun = run.config, run.scenario, deployment
+    for count in (5, 7):
+        with pytest.raises(StagewiseError, match=rf"clients = {count}: must be 6, as the run in"):
+            check_repeats(out, DeployOptions(clients=count), begun)
+    for other in (two_edges(5), two_edges(data_min=61)):
+        save_scenario(other, begun_with)
+        with pytest.raises(StagewiseError, match="must be the one the run in"):
+            check_repeats(out, DeployOptions(scenario=str(begun_with)), begun)
+    save_scenario(run.scenario, begun_with)
+    check_repeats(out, DeployOptions(scenario=str(begun_with)), begun)
 
 
 def test_rounds_before_it_joined_can_be_undone(tmp_path):
@@ -253,3 +275,4 @@ def test_a_running_deployment_takes_a_client_in(tmp_path, record_property):
     assert counted.index(True) >= event.round > 0
     assert main(["check-run", str(out)]) == 0
     assert read_status(out).adds_up
+    assert up(out, options).finished  # the command that began it is not refused
