@@ -3,6 +3,7 @@
 import shutil
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from test_coordinator_resume import lines_of
 
 from stagewise.cli.main import main
 from stagewise.datasets import load_dataset, partition
+from stagewise.datasets.dataset import Dataset
 from stagewise.deploy import joining
 from stagewise.deploy.children import free_ports
 from stagewise.deploy.init import init_site
@@ -33,7 +35,7 @@ from stagewise.deploy.up import up
 from stagewise.errors import StagewiseError
 from stagewise.runs.directory import NEXT, RunDirectory
 from stagewise.runs.metrics import RunMetrics
-from stagewise.runs.run import load_run
+from stagewise.runs.run import Run, load_run
 from stagewise.world.records import ClientRecord, Measured
 from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_file import client_records, save_scenario, with_clients
@@ -42,11 +44,20 @@ HOST = "127.0.0.1"
 ADDED_IN = 2
 
 
+def system(clients: int = 6, **fields) -> Scenario:
+    return two_edges(clients, labels=10, **fields)
+
+
 def row_of(scenario: Scenario, name: str = "new") -> ClientRecord:
     """A client like the first, but cheaper than all others, by what was measured."""
     first = client_records(scenario)[0]
     links = dict.fromkeys(first.links, Measured(delay_s=1e-3, energy_j=1e-6))
     return msgspec.structs.replace(first, id=name, links=links)
+
+
+def run_on(out: Path, transport: ScriptedTransport, **fields) -> Run:
+    """The run to its end; what it would train is the site's task."""
+    return run_in(out, transport, dataset="digits", model="mlp", **fields)
 
 
 def site_beside(out: Path, scenario: Scenario) -> SiteFolder:
@@ -83,8 +94,8 @@ def going_on(out: Path, stop_in: int | None = None) -> ScriptedTransport:
 
 def joined_run(out: Path, **fields) -> None:
     """A run that ended between two rounds, since a client joined, and has it in its files."""
-    scenario = two_edges()
-    run = run_in(out, adding(out, scenario), **fields)
+    scenario = system()
+    run = run_on(out, adding(out, scenario), **fields)
     assert not run.finished
     assert len(run.records) == ADDED_IN + 1
     assert read_status(out).phase == "starting"
@@ -108,7 +119,7 @@ def test_a_new_client_trains_from_the_next_round_on(tmp_path, capsys):
     assert events == [(ADDED_IN + 1, "joined", "new")]
     assert main(["check-run", str(out)]) == 0
     # Nobody else's estimates or data have changed.
-    before, after = two_edges(), run.scenario
+    before, after = system(), run.scenario
     assert client_records(after)[:-1] == client_records(before)
 
 
@@ -133,7 +144,7 @@ def test_a_run_that_was_stopped_after_it_ends_as_one_that_was_not(tmp_path, monk
         admit(RunDirectory(stopped), machine_folder_of(stopped))  # there is nobody more
     run_in(stopped, going_on(stopped))
     begun_with = tmp_path / "begun.json"
-    save_scenario(two_edges(), begun_with)
+    save_scenario(system(), begun_with)
     options = DeployOptions(local=True, clients=6, edges=2, scenario=str(begun_with))
     run, deployment = load_run(stopped), load_deployment(stopped)
     check_repeats(stopped, options, (run.config, run.scenario, deployment))
@@ -154,7 +165,7 @@ def test_another_number_of_clients_or_another_scenario_is_still_refused(tmp_path
     for count in (5, 7):
         with pytest.raises(StagewiseError, match=rf"clients = {count}: must be 6, as the run in"):
             check_repeats(out, DeployOptions(clients=count), begun)
-    for other in (two_edges(5), two_edges(data_min=61)):
+    for other in (system(5), system(data_min=61)):
         save_scenario(other, begun_with)
         with pytest.raises(StagewiseError, match="must be the one the run in"):
             check_repeats(out, DeployOptions(scenario=str(begun_with)), begun)
@@ -185,31 +196,64 @@ def test_counters_are_those_of_all_rounds(tmp_path):
 
 
 def test_only_clients_can_join(tmp_path):
-    scenario, out = two_edges(), tmp_path / "run"
+    scenario, out = system(), tmp_path / "run"
     site, folder = site_beside(out, scenario), machine_folder_of(out)
-    assert with_joined(scenario, folder) is None
+    assert with_joined(scenario, folder, TASK) is None
     site.add_client("new", HOST, row_of(scenario))
-    grown = with_joined(scenario, folder)
+    grown = with_joined(scenario, folder, TASK)
     assert grown is not None
     assert grown.sha256 == with_clients(scenario, [row_of(scenario)]).sha256
     # What roll calls say of the others is kept.
     likely = scenario.as_of(online_probability=np.full(len(scenario.clients), 0.5))
-    kept = with_joined(likely, folder)
+    kept = with_joined(likely, folder, TASK)
     assert kept is not None
     assert kept.clients.online_probability.tolist() == [0.5] * 6 + [0.9]
-    other = two_edges(data_min=61)
+    other = system(data_min=61)
     with pytest.raises(
         Exception, match=r"scenario\.json: must be that of the run, but for clients"
     ):
-        with_joined(other, folder)
+        with_joined(other, folder, TASK)
     shutil.rmtree(beside(out))
-    assert with_joined(scenario, folder) is None
+    assert with_joined(scenario, folder, TASK) is None
+
+
+def without_training_samples(label: int) -> Dataset:
+    data = load_dataset("digits")
+    kept = data.train_labels != label
+    return replace(data, train_images=data.train_images[kept], train_labels=data.train_labels[kept])
+
+
+def test_a_run_goes_on_without_clients_that_cannot_join(tmp_path, monkeypatch, capsys):
+    scenario, out = system(), tmp_path / "run"
+    site, folder = site_beside(out, scenario), machine_folder_of(out)
+    run_on(out, ScriptedTransport(scenario))
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    there = (folder / "scenario.json").read_bytes()
+    site.add_client("new", HOST, row_of(scenario))
+
+    def goes_on(reason: str) -> None:
+        joined = site_watch(scenario, folder, TASK)
+        assert not joined() and not joined()
+        admit(RunDirectory.open(out), folder)
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 2
+        assert all(reason in line and line.endswith("; the run goes on as it is") for line in said)
+        assert before == {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+
+    with monkeypatch.context() as patched:
+        data = without_training_samples(9)
+        patched.setattr("stagewise.deploy.task.load_dataset", lambda *given, **more: data)
+        goes_on("label_counts[:, 9]: must be 0")
+    (folder / "scenario.json").write_bytes(there)
+    goes_on("clients ('new'): must also be in the scenario")
+    save_scenario(with_clients(system(data_min=61), [row_of(scenario)]), folder / "scenario.json")
+    goes_on("scenario.json: must be that of the run, but for clients")
 
 
 def test_files_that_are_still_being_copied_are_looked_at_again(tmp_path, monkeypatch, capsys):
-    scenario, out = two_edges(), tmp_path / "run"
+    scenario, out = system(), tmp_path / "run"
     site, folder = site_beside(out, scenario), machine_folder_of(out)
-    joined = site_watch(scenario, folder)
+    joined = site_watch(scenario, folder, TASK)
     assert not joined()
     before = (folder / "site.toml").read_bytes()
     site.add_client("new", HOST, row_of(scenario))

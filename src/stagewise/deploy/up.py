@@ -19,7 +19,6 @@ from stagewise.deploy.options import DeployOptions, Resolved, check_repeats, res
 from stagewise.deploy.records import (
     DEPLOYMENT,
     LIVE,
-    Deployment,
     LiveRecord,
     add_live,
     cut_live,
@@ -183,7 +182,7 @@ def run_session(
         costs=MeasuredCosts(world),
         measured_costs=deployment.measured_costs,
         output_bias=trainer.output_bias,
-        ends=_watch(path, world, deployment),
+        ends=_watch(path, begun),
         report=lambda status: save_status(status, path),
     )
     rounds = directory.online(world)[:done]
@@ -218,11 +217,12 @@ def run_session(
     return run
 
 
-def _watch(path: Path, world: Scenario, deployment: Deployment) -> Callable[[], bool]:
+def _watch(path: Path, begun: Resolved) -> Callable[[], bool]:
     """What says whether clients have joined the site that the run is carried out on."""
+    config, world, deployment = begun
     if deployment.design == "in-process":
         return lambda: False
-    return site_watch(world, machine_folder(path, deployment))
+    return site_watch(world, machine_folder(path, deployment), TaskFile.of(config))
 
 
 def _live_counters(metrics: RunMetrics | None) -> Callable[[LiveRecord], None]:
@@ -281,7 +281,7 @@ def _transport(
     if deployment.site is not None:
         from stagewise.deploy.remote import WAIT_S, remote_transport
 
-        return remote_transport(Path(deployment.site), start, wait_s or WAIT_S)
+        return remote_transport(Path(deployment.site), world, start, wait_s or WAIT_S)
     from stagewise.deploy.processes import LocalSite
 
     site = LocalSite(world, deployment.design, TaskFile.of(config), beside(path))
