@@ -157,6 +157,28 @@ def test_a_run_that_was_stopped_after_it_ends_as_one_that_was_not(tmp_path, monk
     np.testing.assert_equal(load_run(straight).weights, load_run(stopped).weights)
 
 
+@pytest.mark.parametrize("moved", range(4))
+@pytest.mark.parametrize("by", ["repair", "recording"])
+def test_new_files_that_were_partly_in_their_places_all_get_there(tmp_path, monkeypatch, moved, by):
+    out = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "_take_next", lambda self: None)
+        joined_run(out)
+    ready = sorted((out / NEXT).iterdir())
+    contents = {path.name: path.read_bytes() for path in ready}
+    assert len(contents) == 3
+    for path in ready[:moved]:
+        path.replace(out / path.name)
+    if by == "repair":
+        RunDirectory.open(out).repair()
+    else:
+        with RunDirectory.open(out).recording():
+            pass
+    assert not (out / NEXT).exists()
+    assert {name: (out / name).read_bytes() for name in contents} == contents
+    assert load_run(out).scenario.sha256 == RunDirectory(out).config().scenario_sha256
+
+
 def test_another_number_of_clients_or_another_scenario_is_still_refused(tmp_path):
     out, begun_with = tmp_path / "run", tmp_path / "begun.json"
     joined_run(out)
