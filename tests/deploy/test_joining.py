@@ -3,8 +3,11 @@
 import shutil
 import sys
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -14,16 +17,17 @@ pytest.importorskip("flwr", reason="the deploy extra is not installed")
 pytest.importorskip("torch")
 
 from deploy_cases import TASK, wait_until
-from live_cases import ScriptedTransport, run_in, two_edges
+from live_cases import Evaluator, ScriptedTransport, run_in, two_edges
 from test_coordinator_resume import lines_of
 
 from stagewise.cli.main import main
 from stagewise.datasets import load_dataset, partition
 from stagewise.datasets.dataset import Dataset
 from stagewise.deploy import joining
+from stagewise.deploy import up as up_module
 from stagewise.deploy.children import free_ports
 from stagewise.deploy.init import init_site
-from stagewise.deploy.joining import admit, site_watch, with_joined
+from stagewise.deploy.joining import admit, can_join, site_watch, with_joined
 from stagewise.deploy.layout import host_folder
 from stagewise.deploy.membership import SiteFolder
 from stagewise.deploy.options import DeployOptions, check_repeats
@@ -83,13 +87,20 @@ def adding(out: Path, scenario: Scenario) -> ScriptedTransport:
 def going_on(out: Path, stop_in: int | None = None) -> ScriptedTransport:
     """What the run goes on with, as its folder says now."""
 
+    directory = RunDirectory.open(out)
+    spoil = stopping(stop_in)
+    return ScriptedTransport(directory.scenario(), spoil=spoil, polls=directory.complete)
+
+
+def stopping(stop_in: int | None):
+    """The process is stopped while round `stop_in` is trained."""
+
     def stop(order, trained):
         if order.round == stop_in:
             raise KeyboardInterrupt
         return trained
 
-    directory = RunDirectory.open(out)
-    return ScriptedTransport(directory.scenario(), spoil=stop, polls=directory.complete)
+    return stop
 
 
 def joined_run(out: Path, **fields) -> None:
@@ -270,6 +281,52 @@ def test_a_run_goes_on_without_clients_that_cannot_join(tmp_path, monkeypatch, c
     goes_on("clients ('new'): must also be in the scenario")
     save_scenario(with_clients(system(data_min=61), [row_of(scenario)]), folder / "scenario.json")
     goes_on("scenario.json: must be that of the run, but for clients")
+
+
+def test_a_checkpoint_that_does_not_say_who_was_there_comes_first(tmp_path, monkeypatch, capsys):
+    """That of an earlier version: the policy would go on without the client."""
+    scenario, out = system(), tmp_path / "run"
+    folder = machine_folder_of(out)
+    run = run_on(out, adding(out, scenario))
+    directory = RunDirectory.open(out)
+    joined = site_watch(run.scenario, folder, TASK, partial(can_join, directory))
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "defence", lambda self: {})
+        admit(directory, folder)
+        assert "new: can join after the next round" in capsys.readouterr().err
+        assert not joined()
+    assert "new" not in directory.scenario().clients.index
+    assert joined()
+    admit(directory, folder)
+    assert "new" in directory.scenario().clients.index
+
+
+def test_a_client_that_is_added_while_the_run_prepares_is_not_lost(tmp_path, monkeypatch):
+    """The site of a deployment on this machine is written again when its processes start."""
+    scenario, out = system(), tmp_path / "run"
+    site, folder = site_beside(out, scenario), machine_folder_of(out)
+    with pytest.raises(KeyboardInterrupt):
+        run_on(out, ScriptedTransport(scenario, spoil=stopping(ADDED_IN)))
+    started: list[Scenario] = []
+
+    def trainer(config, world):
+        if "new" not in (folder / "site.toml").read_text():
+            site.add_client("new", HOST, row_of(scenario))
+        made = Evaluator()
+        made.task = SimpleNamespace(dataset=SimpleNamespace(fingerprint=""))
+        return nullcontext(made)
+
+    def transport(path, begun, *rest):
+        started.append(begun[1])
+        return nullcontext(going_on(out))
+
+    monkeypatch.setattr(up_module, "_trainer", trainer)
+    monkeypatch.setattr(up_module, "_transport", transport)
+    run = up(out, DeployOptions())
+    assert run.finished
+    assert ["new" in world.clients.index for world in started] == [True]
+    assert ["new" in decision.assignment for decision in run.decisions[ADDED_IN:]] == [True] * 4
+    assert with_joined(run.scenario, folder, TASK) is None
 
 
 def test_files_that_are_still_being_copied_are_looked_at_again(tmp_path, monkeypatch, capsys):

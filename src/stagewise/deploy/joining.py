@@ -39,6 +39,11 @@ def with_joined(world: Scenario, folder: Path, task: TaskFile) -> Scenario | Non
     return grown
 
 
+def can_join(directory: RunDirectory) -> bool:
+    """Whether it will be known who joined: checkpoints of earlier versions do not say who was there."""
+    return not directory.complete or bool(directory.defence())
+
+
 def admit(directory: RunDirectory, folder: Path) -> None:
     """Let the run have the clients that joined: in its scenario, and in a new plan for its policy.
 
@@ -53,21 +58,26 @@ def admit(directory: RunDirectory, folder: Path) -> None:
     if grown is None:
         return
     names = ", ".join(grown.clients.ids[len(world.clients) :])
+    if not can_join(directory):
+        announce(f"{names}: can join after the next round: the last is of an earlier version")
+        return
     announce(f"{names}: joined, from round {directory.complete + 1} on")
     with closing(make_policy(config.policy, grown, config.seed)) as made:
         config = msgspec.structs.replace(config, scenario_sha256=grown.sha256)
         directory.change_scenario(config, grown, made.plan)
 
 
-def site_watch(world: Scenario, folder: Path, task: TaskFile) -> Callable[[], bool]:
-    """What says whether clients have joined the site since it was asked last."""
+def site_watch(
+    world: Scenario, folder: Path, task: TaskFile, ready: Callable[[], bool] = lambda: True
+) -> Callable[[], bool]:
+    """What says whether clients have joined the site since it was asked last, once the run is ready."""
     seen: list[tuple[int, ...]] = []
     unsettled = seen
 
     def joined() -> bool:
         nonlocal seen, unsettled
         found = [_stamp(folder / name) for name in (SCENARIO, SITE)]
-        if found == seen:
+        if found == seen or not ready():
             return False
         try:
             seen = found
