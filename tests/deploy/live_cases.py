@@ -41,12 +41,14 @@ MODEL = {"w": np.zeros(4, dtype=np.float32)}
 MODEL_BYTES = 16
 
 
-def two_edges(clients: int = 6, *, edge_rounds: int = 2, data_min: float = 60) -> Scenario:
+def two_edges(
+    clients: int = 6, *, edge_rounds: int = 2, data_min: float = 60, labels: int = 3
+) -> Scenario:
     """Every client holds 30 samples of all labels and is covered by both of two edges."""
     return Scenario(
         clients=Clients(
             ids=tuple(f"c{i}" for i in range(clients)),
-            label_counts=np.full((clients, 3), 10),
+            label_counts=np.full((clients, labels), 30 // labels),
             cpu_hz=np.linspace(1e9, 2e9, clients),
             cycles_per_sample=np.full(clients, 1e8),
             capacitance=np.full(clients, 1e-28),
@@ -249,7 +251,11 @@ def run_in(
         config = config_of(scenario, **({"policy": made.title} | fields))
         config, decides = policy_of_run(config, made, RunDirectory(path))
         deployment = Deployment(
-            design=design, deadline_factor=2.0, measured_costs=measured_costs, polls=0
+            design=design,
+            deadline_factor=2.0,
+            measured_costs=measured_costs,
+            polls=0,
+            clients=len(scenario.clients),
         )
         beside = {DEPLOYMENT: deployment_file(deployment)}
         directory = RunDirectory.create(path, config, scenario, [], decides.plan, beside)

@@ -40,7 +40,7 @@ EDGES = (EdgeSite(id="es0"), EdgeSite(id="es1"))
 
 def scenario_of(site: Site) -> Scenario:
     clients, edges = len(site.clients), len(site.edges)
-    return _renamed(random_scenario(0, clients, edges, isolated=0.0), site)
+    return _renamed(random_scenario(0, clients, edges, 10, isolated=0.0), site)
 
 
 @pytest.fixture(scope="module", params=["H", "F"])

@@ -1,8 +1,12 @@
 """Keys that are withdrawn, replaced and given on a site: its files, and a server that runs."""
 
 import contextlib
+import shutil
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import msgspec
@@ -18,6 +22,7 @@ from test_deploy_init import TASK, scenario_of
 from test_site import three_hosts
 
 from stagewise.cli.main import main
+from stagewise.deploy import membership
 from stagewise.deploy.children import Children
 from stagewise.deploy.flower_api import FleetNode
 from stagewise.deploy.init import init_site
@@ -175,6 +180,80 @@ def test_a_client_that_the_scenario_does_not_have(site: SiteFolder, host: str) -
     assert changes[-1] in at_cloud
     assert site.remove_client("c9")
     assert SiteFolder(site.folder).add_client("c9", "10.0.0.3")
+
+
+class Stopped(Exception):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("host", ["10.0.0.9", "10.0.0.3", "10.0.0.1"])
+def test_a_command_that_was_stopped_anywhere_can_be_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """Killed before each of its writes in turn, by a count of the files that are written."""
+    init_site(three_hosts(), scenario_of(three_hosts()), TASK, tmp_path / "plain", "systemd")
+    names = ("make_node_key", "write_bytes", "save_programs", "save_scenario", "machine_files")
+    writers = {name: getattr(membership, name) for name in names}
+    straight: tuple[set[str], list[Change]] | None = None
+    for left in (1000, *range(100)):
+        folder = tmp_path / str(left)
+        shutil.copytree(tmp_path / "plain", folder)
+        site = SiteFolder(folder)
+        row, before = new_client(site), load_scenario(folder / "hosts/10.0.0.1/scenario.json")
+        count = iter(range(left))
+
+        def counted(name: str, *args: object, count: Iterator[int] = count) -> object:
+            if next(count, None) is None:
+                raise Stopped
+            return writers[name](*args)
+
+        with monkeypatch.context() as patched:
+            for name in names:
+                patched.setattr(membership, name, partial(counted, name))
+            try:
+                changes = site.add_client("c9", host, row)
+                stopped = False
+            except Stopped:
+                stopped = True
+        if stopped:
+            cloud = load_scenario(folder / "hosts/10.0.0.1/scenario.json")
+            assert cloud.sha256 == before.sha256  # no run takes it in before all is there
+            changes = SiteFolder(folder).add_client("c9", host, row)
+        _, grown, _ = read_cloud_folder(folder / "hosts/10.0.0.1")
+        assert grown.clients.ids == (*before.clients.ids, "c9")
+        listed = load_programs(folder / "hosts" / host / "programs.json")
+        assert [each.name for each in listed].count("client-c9") == 1
+        for edge in ("es0", "es1"):
+            public = folder / "hosts/10.0.0.2" / f"edge-{edge}" / "nodes" / "c9.pub"
+            assert fits(folder / "hosts" / host / "client-c9" / f"{edge}.key", public)
+        found = set(files(SiteFolder(folder))), changes
+        straight = straight or found
+        assert found == straight
+        if left < 1000 and not stopped:
+            break
+    assert left > 5
+
+
+def test_it_goes_on_on_the_machine_where_it_began(
+    site: SiteFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = new_client(site)
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr(membership, "save_scenario", Mock(side_effect=Stopped))
+        site.add_client("c9", "10.0.0.1", row)
+    again = SiteFolder(site.folder)
+    with pytest.raises(StagewiseError, match=r"host = '10\.0\.0\.9': must be 10\.0\.0\.1, as"):
+        again.add_client("c9", "10.0.0.9", row)
+    assert again.add_client("c9", "10.0.0.1", row)
+
+
+def test_a_new_client_must_have_data_that_can_be_dealt(
+    site: SiteFolder, before: dict[str, bytes]
+) -> None:
+    row = new_client(site, label_counts=[2**30, *[0] * 9])
+    with pytest.raises(StagewiseError, match="label_counts: sum"):
+        site.add_client("c9", "10.0.0.3", row)
+    assert changed(site, before) == (set(), set())
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from stagewise.deploy.remote import remote_transport
 from stagewise.deploy.starting import Start, StartRecord, read_start
 from stagewise.errors import StagewiseError
 
+SCENARIO = scenario_of(three_hosts())
 ALL = {"c0": ("es0",), "c1": ("es0", "es1"), "c2": ("es1",)}
 
 
@@ -88,7 +89,7 @@ class TestWaiting:
     ) -> None:
         first, second = {"c0": ("es0",), "c1": ("es1",)}, {"c1": ("es0",), "c2": ("es1",)}
         FakeTransport.polls = [{}, first, {}, second, ALL]
-        with remote_transport(cloud, start) as transport:
+        with remote_transport(cloud, SCENARIO, start) as transport:
             assert len(FakeTransport.polls) == 1
             assert isinstance(transport, FakeTransport)
         assert FakeLink.closed == 1
@@ -101,7 +102,7 @@ class TestWaiting:
         self, cloud: Path, start: Start, capsys: pytest.CaptureFixture[str]
     ) -> None:
         FakeTransport.polls = [{}, *[{"c0": ("es0",), "c1": ("es0",), "c2": ("es1",)}] * 100]
-        with remote_transport(cloud, start, wait_s=12.0):
+        with remote_transport(cloud, SCENARIO, start, wait_s=12.0):
             pass
         said = capsys.readouterr().err.splitlines()
         assert said[0] == "waiting for the clients"
@@ -123,7 +124,7 @@ class TestWaiting:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Clock, "sleep", look)
-            with remote_transport(cloud, start):
+            with remote_transport(cloud, SCENARIO, start):
                 start.over()
         (record,) = seen
         assert record is not None
@@ -132,9 +133,19 @@ class TestWaiting:
         assert record.processes == {"cloud-superlink": 17}
         assert read_start(tmp_path / "live") is None
 
+    def test_a_client_that_is_being_copied_to_the_site_is_not_waited_for(
+        self, cloud: Path, start: Start
+    ) -> None:
+        text = (cloud / "site.toml").read_text()
+        text += '\n[[clients]]\nid = "c9"\nhost = "10.0.0.3"\nedges = ["es0"]\n'
+        (cloud / "site.toml").write_text(text)  # scenario.json does not have it yet
+        FakeTransport.polls = [ALL]
+        with remote_transport(cloud, SCENARIO, start):
+            assert FakeTransport.polls == []
+
     def test_a_failure_lets_go_of_the_superlink(self, cloud: Path, start: Start) -> None:
         FakeTransport.polls = [StagewiseError("10.0.0.1:9092: the SuperLink: gone")]
-        with pytest.raises(StagewiseError, match="gone"), remote_transport(cloud, start):
+        with pytest.raises(StagewiseError, match="gone"), remote_transport(cloud, SCENARIO, start):
             pass
         assert FakeLink.closed == 1
 

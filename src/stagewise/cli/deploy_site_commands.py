@@ -63,11 +63,13 @@ def add_client(
     name, equals, host = client.partition("=")
     if not equals or not name or not host:
         raise StagewiseError(f"client = {client!r}: must be ID=HOST")
-    need_flower()
-    from stagewise.world.scenario_file import load_client
 
-    described = None if row is None else load_client(row)
-    _change(site, lambda folder: folder.add_client(name, host, described))
+    def add(folder: "SiteFolder") -> "list[Change]":
+        from stagewise.world.scenario_file import load_client
+
+        return folder.add_client(name, host, None if row is None else load_client(row))
+
+    _change(site, add)
 
 
 def _change(site: str, act: "Callable[[SiteFolder], list[Change]]") -> None:

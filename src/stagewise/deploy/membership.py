@@ -30,12 +30,13 @@ from stagewise.deploy.layout import PROGRAMS, RUN, SCENARIO, SITE, TASK, host_fo
 from stagewise.deploy.programs import HostPrograms, Program, load_programs, save_programs
 from stagewise.deploy.run_script import run_script
 from stagewise.deploy.service_files import format_of, machine_files
-from stagewise.deploy.site import CLOUD, ClientSite, Cloud, EdgeSite, load_site, to_toml
+from stagewise.deploy.site import CLOUD, ClientSite, Cloud, EdgeSite, Site, load_site, to_toml
 from stagewise.deploy.site_scenario import largest_message
 from stagewise.deploy.task import TaskFile
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import explained, write_bytes
 from stagewise.world.records import ClientRecord
+from stagewise.world.scenario import Scenario
 from stagewise.world.scenario_file import load_scenario, save_scenario, with_clients
 
 Action = Literal["copy", "delete"]
@@ -108,43 +109,51 @@ class SiteFolder:
         """Put a client on a machine, with new keys: one that was removed, or a new one by its `row`.
 
         A new one comes after those that the scenario has. Their data is dealt as before, so that their
-        machines may keep the scenario they have.
+        machines may keep the scenario they have. If this is stopped, it can be done again: the cloud's
+        scenario is written last, and a run takes nobody in before.
         """
-        cloud = self._host(self.site.cloud.host)
-        scenario = load_scenario(cloud / SCENARIO)
+        cloud, own = self._host(self.site.cloud.host), self._host(host)
+        scenario, task = load_scenario(cloud / SCENARIO), TaskFile.load(cloud / TASK)
         if row is None:
             client = structs.replace(self._client(name), host=host)
             if self._role(self._client(name)).exists():
                 raise StagewiseError(f"client = {shown(name)}: must be removed first")
-            clients = [client if each.id == name else each for each in self.site.clients]
         else:
-            scenario = with_clients(scenario, [self._checked(row, name)])
+            self._check_new(row, name, host, scenario)
+            scenario = with_clients(scenario, [row])
             client = ClientSite(id=name, host=host, edges=covering_edges(scenario)[name])
-            clients = [*self.site.clients, client]
-        self.site = structs.replace(self.site, clients=tuple(clients))
-        self.site.check_scenario(scenario)
-        role, new = self._role(client), not self._host(host).exists()
-        role.mkdir(OWNER_FOLDER, parents=True)
-        if not (self._host(host) / TASK).exists():
-            shutil.copy2(cloud / TASK, self._host(host) / TASK)
-        write_bytes(role / AUTHORITY, (self._role(self.site.cloud) / AUTHORITY).read_bytes())
+        site = _with_client(self.site, client)
+        site.check_scenario(scenario)
+        if row is not None:
+            task.task(scenario)  # which the data must be enough for
+        program = self._program(site, client, task)
+        others = (self.site.cloud, *(node for node in self.site.nodes if node.id != name))
+        self.site, new = site, all(other.host != host for other in others)
+        role = self._role(client)
+        with explained(role):
+            if role.exists():  # of a command that was stopped
+                shutil.rmtree(role)
+            role.mkdir(OWNER_FOLDER, parents=True)
+        if not (own / TASK).exists():
+            shutil.copy2(cloud / TASK, own / TASK)
+        write_bytes(role / AUTHORITY, (self._role(site.cloud) / AUTHORITY).read_bytes())
         changes = []
-        for server, at in self.site.servers_of(client).items():
+        for server, at in site.servers_of(client).items():
             public = member_key(self._role(at), name)
             make_node_key(role, server).public.rename(public)
             changes.append(self._change(at, "copy", public))
+        for file, text in machine_files(site, host, format_of(cloud)) if new else ():
+            write_bytes(own / file, text.encode())
+        self._list(host, lambda listed: [*(p for p in listed if p.name != program.name), program])
+        if own != cloud:
+            save_scenario(scenario, own / SCENARIO)
         for path in (self.folder / SITE, cloud / SITE):
-            write_bytes(path, to_toml(self.site).encode())
-        for machine in {cloud, self._host(host)}:
-            save_scenario(scenario, machine / SCENARIO)
-        program = self._program(client)
-        self._list(host, lambda programs: [*programs, program])
-        for file, text in machine_files(self.site, host, format_of(cloud)) if new else ():
-            write_bytes(self._host(host) / file, text.encode())
-        own = ["."] if new else [f"{client.role}/", SCENARIO, PROGRAMS]
-        changes += [Change(host, "copy", path) for path in own]
+            write_bytes(path, to_toml(site).encode())
+        save_scenario(scenario, cloud / SCENARIO)
+        copied = ["."] if new else [f"{client.role}/", SCENARIO, PROGRAMS]
+        changes += [Change(host, "copy", path) for path in copied]
         # The cloud's last: a run takes a new client in when it has both.
-        at_cloud = [Change(self.site.cloud.host, "copy", path) for path in (SITE, SCENARIO)]
+        at_cloud = [Change(site.cloud.host, "copy", path) for path in (SITE, SCENARIO)]
         return [*changes, *(change for change in at_cloud if change not in changes)]
 
     def _withdraw(self, node: EdgeSite | ClientSite) -> list[Change]:
@@ -157,14 +166,13 @@ class SiteFolder:
                 changes.append(self._change(server, "delete", key))
         return changes
 
-    def _program(self, client: ClientSite) -> Program:
+    def _program(self, site: Site, client: ClientSite, task: TaskFile) -> Program:
         cloud = self._host(self.site.cloud.host)
         known = load_programs(cloud / PROGRAMS)[0].command
         # A deployment on this machine names its files by whole paths.
         whole = Path(known[known.index("--folder") + 1]).is_absolute()
         folder = self._host(client.host) if whole else Path()
-        size = largest_message(TaskFile.load(cloud / TASK))
-        programs = HostPrograms(self.site, client.host, folder, size).all()
+        programs = HostPrograms(site, client.host, folder, largest_message(task)).all()
         return next(program for program in programs if program.name == client.role)
 
     def _list(self, host: str, change: Callable[[list[Program]], list[Program]]) -> None:
@@ -190,13 +198,15 @@ class SiteFolder:
             f"client = {shown(name)}: must be one of the site; a new one needs its row of the scenario"
         )
 
-    def _checked(self, row: ClientRecord, name: str) -> ClientRecord:
+    def _check_new(self, row: ClientRecord, name: str, host: str, scenario: Scenario) -> None:
+        """Refuse a client that is there, but not one whose adding was stopped before the scenario."""
         if row.id != name:
             raise StagewiseError(f"id = {shown(row.id)}: must be that of the client, {shown(name)}")
-        taken = [CLOUD, *(edge.id for edge in self.site.edges), *(c.id for c in self.site.clients)]
-        if name in taken:
+        if name in (CLOUD, *scenario.edges.ids, *scenario.clients.ids):
             raise StagewiseError(f"client = {shown(name)}: must not be in the site already")
-        return row
+        for begun in self.site.clients:
+            if begun.id == name and begun.host != host:
+                raise StagewiseError(f"host = {shown(host)}: must be {begun.host}, as {SITE} says")
 
     def _host(self, host: str) -> Path:
         return host_folder(self.folder, host)
@@ -208,6 +218,12 @@ class SiteFolder:
     def _change(self, of: Cloud | EdgeSite | ClientSite, action: Action, path: Path) -> Change:
         assert of.host is not None
         return Change(of.host, action, str(path.relative_to(self._host(of.host))))
+
+
+def _with_client(site: Site, client: ClientSite) -> Site:
+    """The site with a client where it was, or after all others."""
+    clients = {each.id: each for each in (*site.clients, client)}
+    return structs.replace(site, clients=tuple(clients.values()))
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from stagewise.robust.rules import Aggregator
 from stagewise.runs.config import Participation, Replanning, RunConfig, make_config
 from stagewise.world.checks import finite, whole
 from stagewise.world.scenario import Scenario
-from stagewise.world.scenario_file import load_scenario
+from stagewise.world.scenario_file import client_records, load_scenario, with_clients
 
 
 class DeployOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,12 +91,18 @@ def check_repeats(path: Path, options: DeployOptions, begun: Resolved) -> None:
         **msgspec.structs.asdict(config),
         **msgspec.structs.asdict(deployment),
         **_counts(world),
+        "clients": deployment.clients or len(world.clients),
         "local": deployment.site is None,
         "replan_every": config.replanning.every,
     }
     del known["scenario"]  # where it came from; it is compared itself
     _check_same(options, known, f"as the run in {path} was begun")
-    if options.scenario is not None and not same_system(load_scenario(options.scenario), world):
+    if options.scenario is None:
+        return
+    asked = load_scenario(options.scenario)
+    began_with = known["clients"]
+    joined = client_records(world)[began_with:] if len(asked.clients) == began_with else []
+    if not same_system(with_clients(asked, joined) if joined else asked, world):
         raise StagewiseError(
             f"scenario = {shown(options.scenario)}: must be the one the run in {path} was begun with"
         )
@@ -173,6 +179,7 @@ def _run(
         deadline_factor=finite("deadline_factor", _or_default(options, "deadline_factor"), 1),
         measured_costs=_or_default(options, "measured_costs"),
         polls=whole("polls", _or_default(options, "polls"), 0),
+        clients=len(world.clients),
     )
     return config, world, deployment
 

@@ -31,6 +31,8 @@ class Deployment(_Record, frozen=True, kw_only=True):
     deadline_factor: float
     measured_costs: bool
     polls: int
+    clients: int | None = None
+    """How many the run began with: others may have joined since. None: as many as it has."""
 
 
 class LiveRecord(_Record, frozen=True, kw_only=True):

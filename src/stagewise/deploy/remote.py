@@ -10,9 +10,8 @@ from stagewise.deploy.certificates import AUTHORITY
 from stagewise.deploy.exchange import Transport
 from stagewise.deploy.flat import Flat
 from stagewise.deploy.hierarchical import Hierarchical
-from stagewise.deploy.layout import SUPERLINK_SECRET
-from stagewise.deploy.site import Site
-from stagewise.deploy.site_scenario import read_cloud_folder
+from stagewise.deploy.layout import SITE, SUPERLINK_SECRET
+from stagewise.deploy.site import Site, load_site
 from stagewise.deploy.starting import Start, listed, wait_for_links
 from stagewise.deploy.superlink import SuperLink
 from stagewise.world.scenario import Scenario
@@ -22,14 +21,16 @@ WAIT_S = 90.0
 
 
 @contextlib.contextmanager
-def remote_transport(folder: Path, start: Start, wait_s: float = WAIT_S) -> Iterator[Transport]:
+def remote_transport(
+    folder: Path, scenario: Scenario, start: Start, wait_s: float = WAIT_S
+) -> Iterator[Transport]:
     """With the cloud's folder as `deploy init` wrote it, and the cloud's SuperLink running.
 
-    The block begins once every client has answered, or `wait_s` have passed without some. Its end
-    ends the run and leaves the machines as they are.
+    `scenario` is the run's: that of the folder may have clients which have not joined it yet. The
+    block begins once every client has answered, or `wait_s` have passed without some. Its end ends the
+    run and leaves the machines as they are.
     """
-    site, scenario, _ = read_cloud_folder(folder)
-    with cloud_transport(site, scenario, folder) as transport:
+    with cloud_transport(load_site(folder / SITE), scenario, folder) as transport:
         start.phase("waiting for the clients")
         missing = wait_for_links(scenario, transport, wait_s, start)
         if missing:

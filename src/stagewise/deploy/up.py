@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +15,11 @@ from stagewise.deploy.coordinator import Coordinator
 from stagewise.deploy.costs import MeasuredCosts
 from stagewise.deploy.deadlines import UNKNOWN_ANSWER_S, Deadlines
 from stagewise.deploy.exchange import Transport
-from stagewise.deploy.joining import admit, site_watch
+from stagewise.deploy.joining import admit, can_join, site_watch
 from stagewise.deploy.options import DeployOptions, Resolved, check_repeats, resolve
 from stagewise.deploy.records import (
     DEPLOYMENT,
     LIVE,
-    Deployment,
     LiveRecord,
     add_live,
     cut_live,
@@ -147,6 +147,9 @@ def _resume(
             raise StagewiseError(
                 f"{path}: the data set {shown(config.dataset)} must be the one the run began with"
             )
+        if _watch(directory, begun)():
+            # Others have joined meanwhile: on this machine their site is about to be written again.
+            return so_far
         transport = stack.enter_context(_transport(path, begun, trainer, start, wait_s))
         start.phase(f"connected; going on with round {len(so_far.records) + 1}")
         policy = policy_of_folder(directory)
@@ -183,7 +186,7 @@ def run_session(
         costs=MeasuredCosts(world),
         measured_costs=deployment.measured_costs,
         output_bias=trainer.output_bias,
-        ends=_watch(path, world, deployment),
+        ends=_watch(directory, begun),
         report=lambda status: save_status(status, path),
     )
     rounds = directory.online(world)[:done]
@@ -218,11 +221,13 @@ def run_session(
     return run
 
 
-def _watch(path: Path, world: Scenario, deployment: Deployment) -> Callable[[], bool]:
+def _watch(directory: RunDirectory, begun: Resolved) -> Callable[[], bool]:
     """What says whether clients have joined the site that the run is carried out on."""
+    config, world, deployment = begun
     if deployment.design == "in-process":
         return lambda: False
-    return site_watch(world, machine_folder(path, deployment))
+    folder = machine_folder(directory.path, deployment)
+    return site_watch(world, folder, TaskFile.of(config), partial(can_join, directory))
 
 
 def _live_counters(metrics: RunMetrics | None) -> Callable[[LiveRecord], None]:
@@ -281,7 +286,7 @@ def _transport(
     if deployment.site is not None:
         from stagewise.deploy.remote import WAIT_S, remote_transport
 
-        return remote_transport(Path(deployment.site), start, wait_s or WAIT_S)
+        return remote_transport(Path(deployment.site), world, start, wait_s or WAIT_S)
     from stagewise.deploy.processes import LocalSite
 
     site = LocalSite(world, deployment.design, TaskFile.of(config), beside(path))

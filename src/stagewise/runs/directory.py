@@ -257,6 +257,7 @@ class RunDirectory:
                 with explained(self.path / name):
                     streams[name] = stack.enter_context(FileIO(self.path / name, "r+"))
             lock(streams[DECISIONS], self.path)
+            self._take_next()
             self._sweep()
             complete = self.complete
             for name, stream in streams.items():
