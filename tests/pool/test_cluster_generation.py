@@ -1,6 +1,7 @@
 """Generated clusters against all there are, priced with the checker's own arithmetic."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -226,6 +227,38 @@ def test_a_realistic_edge_gets_as_many_as_wanted():
             assert sums.sum() >= limits.data_min
             assert kld <= limits.kld_max + 1e-9
             assert len(members) <= scenario.edges.capacity[edge]
+
+
+def test_exchanges_among_clusters_of_many_members_are_complete():
+    """Data so scarce that there are few clusters, and all that one exchange leads to are among them."""
+    scenario = numeric(clients=60, edges=3, seed=2)
+    counts = 7 * scenario.clients.label_counts
+    scenario = replace(
+        scenario,
+        clients=replace(scenario.clients, label_counts=counts),
+        limits=Limits(kld_max=0.02, data_min=7 * scenario.limits.data_min),
+    )
+    case = case_of(Round(scenario, np.ones(60, dtype=np.bool_)))
+    kept = set(member_sets(clusters_of_edges(case.instance, [1], unlearned_prices(scenario), 150)))
+    assert 50 < len(kept) < 150
+    first, last = case.instance.candidate_start[1:3]
+    candidates = set(case.instance.link_client[case.instance.candidate[first:last]].tolist())
+
+    def keeps(members: frozenset[int]) -> bool:
+        sums = counts[sorted(members)].sum(axis=0)
+        share = sums / max(sums.sum(), 1)
+        kld = share[share > 0] @ np.log(share[share > 0] / scenario.target[share > 0])
+        return sums.sum() >= scenario.limits.data_min and kld <= 0.02 + 1e-9
+
+    led_to = 0
+    for members in kept:
+        for out in (*combinations(members, 1), *combinations(members, 2)):
+            for one in candidates - members:
+                other = members - {*out} | {one}
+                if keeps(other) and not any(keeps(other - {i}) for i in other):
+                    led_to += 1
+                    assert other in kept
+    assert led_to > 100
 
 
 def test_a_client_out_of_reach_in_price_is_in_no_cluster_of_the_cheapest():

@@ -73,6 +73,30 @@ def test_a_choice_never_gets_worse(problem, data):
         assert row == NONE or choices.start[j] <= row < choices.start[j + 1]
 
 
+@pytest.mark.parametrize("seed", [849, 1710, 1814])
+def test_edges_that_go_without_cost_the_same_whatever_windows_came_before(seed):
+    """A window that took clients of an earlier one into account missed the best."""
+    rng = np.random.default_rng(seed)
+    edges, clients, of_each = int(rng.integers(4, 6)), int(rng.integers(5, 8)), 5
+    rows = edges * of_each
+    members, cost = np.full((rows, 3), NONE, dtype=np.int32), np.zeros(rows)
+    for row in range(rows):
+        size = int(rng.integers(1, 4))
+        members[row, :size] = rng.choice(clients, size, replace=False)
+        cost[row] = rng.uniform(0.5, 3)
+    choices = Choices(
+        start=of_each * np.arange(edges + 1),
+        members=members,
+        cost=cost,
+        delay=rng.uniform(0.5, 1.5, rows),
+        delay_weight=0.5,
+        unserved_cost=UNSERVED,
+    )
+    choice = np.full(edges, NONE, dtype=np.int64)
+    improve_in_windows(choices, choice, np.zeros(clients), near_of(choices))
+    assert value_of(choices, choice) == pytest.approx(best_value(choices))
+
+
 @given(problems((1, 25)))
 def test_neighbours_want_the_same_clients(problem):
     choices, _ = problem

@@ -329,7 +329,8 @@ def _gather(choices, choice, client_price, work):
                     clients = _add(choices, c, others, count, clients, work)
                     count += 1
         # Going without, which costs nothing where the window has no edge.
-        window.members[count, 0] = NONE
+        for m in range(width):
+            window.members[count, m] = NONE
         window.cost[count] = choices.unserved_cost if j != NONE else 0.0
         window.delay[count] = 0.0
         work.row[count] = NONE
