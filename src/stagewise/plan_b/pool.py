@@ -16,6 +16,7 @@ from stagewise.pool.pricing import Choices
 from stagewise.pool.round_clusters import each_once, online_columns
 from stagewise.pool.sizes import FEW_EDGES
 from stagewise.pool.surcharge import surcharged
+from stagewise.pool.unserved import serve_unserved
 from stagewise.pool.windows import choose_together, improve_in_windows, neighbours
 from stagewise.problem.statement import Mode, p0, p2
 from stagewise.randomness import integer_seed
@@ -24,6 +25,7 @@ from stagewise.search.instance import Instance, build_instance
 from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.search.state import new_state, start_from
 from stagewise.warm_up import load_search, smallest_scenario
+from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round, everybody_online
 from stagewise.world.scenario import IntArray, Scenario
 
@@ -99,6 +101,8 @@ def load_clusters() -> None:
         instance = build_instance(p0(round_))
         columns, _ = online_columns(library, round_)
         choose(instance, each_once(instance, columns), library.prices)
+        nobody = np.full(len(scenario.clients), UNASSIGNED, dtype=np.int64)
+        serve_unserved(instance, nobody, [0], library.prices.delay)
 
 
 def load_many_edges() -> None:

@@ -27,7 +27,7 @@ class ClusterWorkspace(NamedTuple):
     delay: FloatArray
     """Each candidate's delay at the price of a second."""
     is_member: BoolArray
-    listed: IntArray
+    listed: npt.NDArray[np.int32]
     """The candidates that come into question for a place."""
     members: npt.NDArray[np.int32]
     size: IntArray
@@ -77,7 +77,7 @@ def new_cluster_workspace(instance: Instance, max_clusters: int) -> ClusterWorks
         price=np.zeros(candidates),
         delay=np.zeros(candidates),
         is_member=np.zeros(candidates, dtype=np.bool_),
-        listed=np.zeros(candidates + 1, dtype=np.int64),
+        listed=np.zeros(candidates + 1, dtype=np.int32),
         members=np.zeros((rows, width), dtype=np.int32),
         size=np.zeros(rows, dtype=np.int64),
         left=np.zeros(rows, dtype=np.int8),
