@@ -300,8 +300,7 @@ def _within(candidates, sums, row, labels):
     for h in range(labels):
         log_sum += tabled_term(np.int64(sums[row, h]), candidates.log_target[h], y_log_y)
     data = np.int64(sums[row, labels])
-    limits = candidates.kld_limit, candidates.data_limit
-    return keeps_limits(log_sum, data, limits[0], limits[1], y_log_y)
+    return keeps_limits(log_sum, data, candidates.kld_limit, candidates.data_limit, y_log_y)
 
 
 @inlined

@@ -84,13 +84,13 @@ def enumerate_columns(
     written, visited, complete, left_out = enumerate_clusters(
         candidates, cap, best_only, nodes, work
     )
-    columns = columns_at(
+    columns = _columns_at(
         instance, candidates.edge, candidates.link, work.members[:written], work.size[:written]
     )
     return Enumeration(columns, bool(complete), int(visited), float(left_out))
 
 
-def columns_at(
+def _columns_at(
     instance: Instance,
     edge: int,
     links: IntArray,

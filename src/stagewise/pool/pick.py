@@ -53,9 +53,8 @@ _POLISH = Effort(
     end_temperature=0.005,
     fix_moves_per_edge=5_000,
 )
-_BRIEF_POLISH = replace(
-    _POLISH, moves_per_edge=30
-)  # after windows there is next to nothing to find
+# After windows there is next to nothing to find.
+_BRIEF_POLISH = replace(_POLISH, moves_per_edge=30)
 
 
 def pick_from_library(
