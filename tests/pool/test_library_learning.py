@@ -10,13 +10,14 @@ from pool_cases import keeps_limits, pool_plan
 
 from helpers import InlineExecutor, random_scenario
 from stagewise.checker import check
+from stagewise.compiled import NONE
 from stagewise.deciding import solve
 from stagewise.plan_a.planners import plan
 from stagewise.policies.plan_policy import PlanPolicy
 from stagewise.policies.replanned import Replanned, Triggers
 from stagewise.pool import library as library_module
 from stagewise.pool.learning import build_library, learned_prices, sampled_rounds
-from stagewise.pool.library import Library, generate_library, unlearned_prices
+from stagewise.pool.library import Library, generate_library, member_links, unlearned_prices
 from stagewise.world.generate import numeric
 from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
@@ -132,6 +133,20 @@ def test_where_the_library_is_made_changes_nothing(in_several_parts):
     for executor in executors():
         with executor:
             assert_same(build_library(scenario, clusters_per_edge=40, executor=executor), expected)
+
+
+def test_links_are_found_for_some_clusters_at_a_time(monkeypatch):
+    scenario = small_system()
+    library = build_library(scenario, clusters_per_edge=50)
+    monkeypatch.setattr(library_module, "_ROWS_AT_ONCE", 7)
+    links = member_links(scenario, library.start, library.clients)
+    np.testing.assert_array_equal(links, library.links)
+    edge = np.repeat(np.arange(len(scenario.edges)), np.diff(library.start))
+    row, place = np.nonzero(library.clients >= 0)
+    used = links[row, place]
+    np.testing.assert_array_equal(scenario.links.client[used], library.clients[row, place])
+    np.testing.assert_array_equal(scenario.links.edge[used], edge[row])
+    assert (links[library.clients < 0] == NONE).all()
 
 
 def test_parts_of_any_size_price_alike(monkeypatch):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from choice_cases import UNSERVED, best_value, problems, value_of
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stagewise.compiled import NONE
 from stagewise.exact.prices import Prices
-from stagewise.pool.dive import dive
+from stagewise.pool.dive import _sift_down, dive
 from stagewise.pool.pricing import CHOOSE_EVERY, Choices, new_pricing_workspace, price_clients
 
 
@@ -86,3 +87,18 @@ def test_very_many_edges_settle_too(edges):
     choice = dive(choices, even(choices, np.zeros(8 * edges)))
     assert value_of(choices, choice) is not None
     assert (choice != NONE).mean() > 0.9
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, 1.5, 2.0, 7.0]), min_size=1, max_size=30))
+def test_the_heap_gives_the_least_reluctant_first_and_the_lower_number_of_equals(values):
+    reluctance, size = np.array(values), len(values)
+    queue = np.arange(size)
+    for place in range(size // 2 - 1, -1, -1):
+        _sift_down(queue, size, place, reluctance)
+    order = []
+    while size:
+        order.append(queue[0])
+        size -= 1
+        queue[0] = queue[size]
+        _sift_down(queue, size, 0, reluctance)
+    assert order == np.argsort(reluctance, kind="stable").tolist()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagewise.compiled import NONE, compiled
+from stagewise.compiled import NONE, compiled, inlined
 from stagewise.exact.prices import Prices
 from stagewise.pool.pricing import (
     Choices,
@@ -43,6 +43,8 @@ class _Workspace(NamedTuple):
     """What each edge pays at least if it gets another cluster."""
     reluctance: FloatArray
     """Who settles later: clients that others want count most, then little to lose."""
+    queue: IntArray
+    """Those that have not settled, a heap by reluctance."""
 
 
 def dive(choices: Choices, prices: Prices) -> IntArray:
@@ -64,6 +66,7 @@ def dive(choices: Choices, prices: Prices) -> IntArray:
         cheapest=np.full(edges, NONE, dtype=np.int64),
         to_lose=np.zeros(edges),
         reluctance=np.zeros(edges),
+        queue=np.zeros(edges, dtype=np.int64),
     )
     _dive(work)
     return work.best
@@ -88,8 +91,7 @@ def _dive(work):
         if left == 0:
             break
         _weigh(work)
-        for _ in range(int(np.ceil(_PART * left))):
-            _settle_one(work)
+        _settle(work, int(np.ceil(_PART * left)))
         _drop_taken(work)
 
 
@@ -126,7 +128,7 @@ def _find_cheapest(work):
 
 @compiled
 def _weigh(work):
-    """How reluctant each edge is to settle; infinitely, if it has."""
+    """How reluctant each edge is to settle that has not."""
     choices, demand, reluctance = work.choices, work.pricing.demand, work.reluctance
     most = 0.0  # that an edge with another choice has to lose
     for j in range(reluctance.shape[0]):
@@ -134,7 +136,6 @@ def _weigh(work):
             most = max(most, work.to_lose[j])
     for j in range(reluctance.shape[0]):
         if work.settled[j]:
-            reluctance[j] = np.inf
             continue
         wanted = 0
         for m in range(choices.members.shape[1]):
@@ -147,14 +148,21 @@ def _weigh(work):
 
 
 @compiled
-def _settle_one(work):
-    """Give its cheapest cluster to the least reluctant edge for which it is still to be had."""
-    members = work.choices.members
-    while True:
-        j = np.argmin(work.reluctance)
-        if work.reluctance[j] == np.inf:
-            return
-        work.reluctance[j] = np.inf
+def _settle(work, count):
+    """Give so many edges their cheapest clusters if these are free, the least reluctant first."""
+    members, queue, reluctance = work.choices.members, work.queue, work.reluctance
+    waiting = 0
+    for j in range(reluctance.shape[0]):
+        if not work.settled[j]:
+            queue[waiting] = j
+            waiting += 1
+    for place in range(waiting // 2 - 1, -1, -1):
+        _sift_down(queue, waiting, place, reluctance)
+    while waiting > 0 and count > 0:
+        j = queue[0]
+        waiting -= 1
+        queue[0] = queue[waiting]
+        _sift_down(queue, waiting, 0, reluctance)
         c = work.cheapest[j]
         free = True
         for m in range(members.shape[1]):
@@ -164,7 +172,27 @@ def _settle_one(work):
         if free:
             set_members(members, c, work.taken, True)
             work.settled[j] = True
-            return
+            count -= 1
+
+
+@compiled
+def _sift_down(queue, size, place, reluctance):
+    """Make the first `size` of `queue` a heap again below `place`; of equals the lower is first."""
+    j = queue[place]
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and _before(queue[child + 1], queue[child], reluctance):
+            child += 1
+        if not _before(queue[child], j, reluctance):
+            break
+        queue[place] = queue[child]
+        place = child
+    queue[place] = j
+
+
+@inlined
+def _before(j, k, reluctance):
+    return reluctance[j] < reluctance[k] or (reluctance[j] == reluctance[k] and j < k)
 
 
 @compiled

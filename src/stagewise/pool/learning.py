@@ -17,13 +17,13 @@ from stagewise.search.instance import build_instance
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
 
-_MIN_CLUSTERS, _ENOUGH_CLUSTERS, _MAX_CLUSTERS = 300, 2_000, 4_000  # of an edge
+_MIN_CLUSTERS, _ENOUGH_CLUSTERS, _MAX_CLUSTERS = 1_000, 2_000, 4_000  # of an edge
 _USUAL_IN_ALL, _MAX_IN_ALL = 80_000, 1_000_000  # clusters of all edges together
 _DRAFTS = 2
-_ROUNDS = 16
+_ROUNDS, _ROUNDS_OF_MANY = 16, 4
 _STEPS = 60
 _CEILING = 0.3  # in units of what one client costs
-_LARGEST_LEARNED = 1_000  # edges; beyond, it would take minutes
+_MANY = 2_000  # edges: each client is in few clusters, and a round takes seconds
 
 
 def build_library(
@@ -34,24 +34,23 @@ def build_library(
     executor: Executor | None = None,
     progress: ProgressCallback = ignore_progress,
 ) -> Library:
-    """The library of `scenario`; but for very large ones, with prices learned on sampled rounds.
+    """The library of `scenario`, with prices learned on sampled rounds.
 
     The clusters of a large system are generated on `executor`, by default on all processors.
     """
     edges = len(scenario.edges)
     clusters = clusters_per_edge or clusters_of_an_edge(edges)
     prices = unlearned_prices(scenario)
-    if edges <= _LARGEST_LEARNED:
-        rounds = sampled_rounds(scenario, seed, _ROUNDS)
-        for draft_number in range(_DRAFTS):
-            draft = generate_library(scenario, prices, max(1, clusters // 2), executor)
-            prices = learned_prices(draft, rounds)
-            progress((draft_number + 1) / (_DRAFTS + 2))  # the last one is twice as large
+    rounds = sampled_rounds(scenario, seed, _ROUNDS if edges <= _MANY else _ROUNDS_OF_MANY)
+    for draft_number in range(_DRAFTS):
+        draft = generate_library(scenario, prices, max(1, clusters // 2), executor)
+        prices = learned_prices(draft, rounds)
+        progress((draft_number + 1) / (_DRAFTS + 2))  # the last one is twice as large
     return generate_library(scenario, prices, clusters, executor)
 
 
 def clusters_of_an_edge(edges: int) -> int:
-    """How many clusters each of so many edges gets: thousands, and hundreds where edges are thousands.
+    """How many clusters each of so many edges gets: thousands, and one where edges are thousands.
 
     Fewer leave edges unserved that have many clients to choose from, since the cheapest clusters of
     neighbours want the same ones.

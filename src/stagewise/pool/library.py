@@ -5,6 +5,7 @@ more than its energy. So clients have prices, learned on sampled rounds, and a c
 those of its members.
 """
 
+from collections import deque
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stagewise.compiled import NONE
-from stagewise.exact.columns import Columns, join
 from stagewise.exact.prices import Prices
 from stagewise.pool.clusters import clusters_of_edges
 from stagewise.pool.parts import parts
@@ -28,6 +28,10 @@ from stagewise.world.scenario import IntArray, Scenario
 # What a nat of unlikelihood costs, in units of what one client costs.
 _UNLIKELY = 0.1
 _EDGES_OF_A_TASK = 25
+_ROWS_AT_ONCE = 500_000  # of clusters, where arrays many times as large are made of them
+
+Members = npt.NDArray[np.int32]
+"""Shape (clusters, most members): clients, or their links; -1 beyond the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +39,8 @@ class Library:
     """Clusters of all edges: rows start[j]:start[j+1] belong to edge j."""
 
     start: IntArray
-    clients: npt.NDArray[np.int32]
-    """Shape (clusters, most members): the members, -1 beyond the last."""
-    links: npt.NDArray[np.int32]
+    clients: Members
+    links: Members
     """The members' links to the cluster's edge, in the same places."""
     prices: Prices
     """Where a round's pricing starts."""
@@ -68,7 +71,7 @@ def generate_library(
     unlikely = -np.log(np.maximum(scenario.clients.online_probability, 1e-6))
     priced = Prices(prices.client + _UNLIKELY * instance.price_scale * unlikely, prices.delay)
     with workers(executor) as pool:
-        tasks = [
+        tasks = deque(
             (
                 part,
                 pool.submit(
@@ -80,26 +83,39 @@ def generate_library(
                 ),
             )
             for part in parts(instance, _EDGES_OF_A_TASK)
-        ]
-        found = [part.in_whole(task.result()) for part, task in tasks]
-    return _library_of(scenario, found, prices)
+        )
+        counts, members = list[IntArray](), list[Members]()
+        while tasks:  # what has been taken over is let go: of a million clients it is gigabytes
+            part, task = tasks.popleft()
+            columns = part.in_whole(task.result())
+            edges = np.arange(part.first, part.first + len(part.instance.capacity) + 1)
+            counts.append(np.diff(np.searchsorted(columns.edge, edges)))
+            width = int((columns.members >= 0).sum(axis=1).max(initial=0))
+            members.append(columns.members[:, :width].copy())
+    return _library_of(scenario, np.concatenate(counts), members, prices)
 
 
-def _library_of(scenario: Scenario, parts: list[Columns], prices: Prices) -> Library:
-    width = max(1, max(int((part.members >= 0).sum(axis=1).max(initial=0)) for part in parts))
-    columns = join(parts)
-    start = np.searchsorted(columns.edge, np.arange(len(scenario.edges) + 1))
-    clients = np.ascontiguousarray(columns.members[:, :width])
-    links = member_links(scenario, start, clients)
-    return Library(start, clients, links, prices, scenario.costs)
+def _library_of(
+    scenario: Scenario, counts: IntArray, members: list[Members], prices: Prices
+) -> Library:
+    """The library of edges with so many clusters each, whose `members` come one part after the other."""
+    start = np.concatenate([[0], np.cumsum(counts)])
+    width = max(1, *(part.shape[1] for part in members))
+    clients = np.full((start[-1], width), NONE, dtype=np.int32)
+    first = 0
+    for part in members:
+        clients[first : first + len(part), : part.shape[1]] = part
+        first += len(part)
+    return Library(start, clients, member_links(scenario, start, clients), prices, scenario.costs)
 
 
-def member_links(
-    scenario: Scenario, start: IntArray, clients: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int32]:
+def member_links(scenario: Scenario, start: IntArray, clients: Members) -> Members:
     """The link of each member to its cluster's edge; -1 beyond the last member, or without a link."""
     links = np.full(clients.shape, NONE, dtype=np.int32)
-    row, place = np.nonzero(clients >= 0)
-    edge = np.repeat(np.arange(len(start) - 1), np.diff(start))[row]
-    links[row, place] = scenario.links.find(clients[row, place].astype(np.int64), edge)
+    edge = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    for first in range(0, len(clients), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        row, place = np.nonzero(clients[rows] >= 0)
+        found = scenario.links.find(clients[rows][row, place].astype(np.int64), edge[rows][row])
+        links[rows][row, place] = found
     return links

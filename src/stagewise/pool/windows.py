@@ -35,6 +35,7 @@ _PASSES = 2
 _LARGEST_TWICE = 1_000  # edges; more have one pass, which takes seconds
 _CLIENTS_PER_EDGE = 48  # that a window has room for, or two of the largest clusters
 _STEPS = (2, 6, 16)
+_ROWS_AT_ONCE = 500_000  # of clusters, where arrays many times as large are made of them
 LIKELY = 0.8
 """Of the gap: a cluster that uses up more is hardly ever in the best choice."""
 _WIDTH = 50  # of a window's beam
@@ -48,8 +49,8 @@ def neighbours(
 
     `edge` and `members` are clusters: whose they are, and who is in them, -1 beyond the last.
     """
-    row, place = np.nonzero(members >= 0)
-    shared = shared_clients(edge[row], members[row, place], edges)
+    served = _served_by(edge, members)
+    shared = shared_clients(served[:, 0], served[:, 1], edges)
     found = np.full((edges, NEIGHBOURS), NONE, dtype=np.int64)
     for j in range(edges):
         others = shared.indices[shared.indptr[j] : shared.indptr[j + 1]]
@@ -58,6 +59,22 @@ def neighbours(
         nearest = others[np.lexsort((others, -counts))][:NEIGHBOURS]
         found[j, : len(nearest)] = nearest
     return found
+
+
+def _served_by(
+    edge: npt.NDArray[np.int64], members: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int64]:
+    """The pairs of an edge and a client in one of its clusters, shape (pairs, 2), each at least once.
+
+    Some clusters at a time: in most of them an edge's clients are the same.
+    """
+    clients = int(members.max(initial=0)) + 1
+    pairs = [np.zeros(0, dtype=np.int64)]
+    for first in range(0, len(members), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        row, place = np.nonzero(members[rows] >= 0)
+        pairs.append(np.unique(edge[rows][row] * clients + members[rows][row, place]))
+    return np.stack(np.divmod(np.concatenate(pairs), clients), axis=1)
 
 
 class _Workspace(NamedTuple):
@@ -95,11 +112,28 @@ class _Workspace(NamedTuple):
 def choose_in_windows(choices: Choices, prices: Prices, near: IntArray) -> IntArray:
     """A good disjoint choice, the cluster of each edge; -1 for an edge that goes without."""
     edges = len(prices.delay)
-    together = edges <= MANY_EDGES
-    choice = choose_together(choices, prices.client) if together else dive(choices, prices)
+    if edges > MANY_EDGES:
+        choices, prices = renumbered(choices, prices)
+        choice = dive(choices, prices)
+    else:
+        choice = choose_together(choices, prices.client)
     if edges > _EDGES:
         improve_in_windows(choices, choice, prices.client, near)
     return choice
+
+
+def renumbered(choices: Choices, prices: Prices) -> tuple[Choices, Prices]:
+    """The same clusters with their clients numbered as they come, and the prices of these alone.
+
+    Of a million clients few are in any cluster at hand. Those of neighbouring edges are then
+    neighbours in memory, too.
+    """
+    number = np.full(len(prices.client), NONE, dtype=np.int32)
+    client = np.empty(len(prices.client), dtype=np.int64)
+    members = np.empty_like(choices.members)
+    count = _number_clients(choices.members, number, client, members)
+    own = Prices(prices.client[client[:count]], prices.delay)
+    return choices._replace(members=members), own
 
 
 def improve_in_windows(
@@ -169,6 +203,23 @@ def _new_workspace(
 
 
 @compiled
+def _number_clients(members, number, client, numbered):
+    """Fill `numbered` with the members by the order they first occur in, `client`; returns how many."""
+    count = 0
+    for c in range(members.shape[0]):
+        for m in range(members.shape[1]):
+            i = members[c, m]
+            if i >= 0:
+                if number[i] == NONE:
+                    number[i] = count
+                    client[count] = i
+                    count += 1
+                i = number[i]
+            numbered[c, m] = i
+    return count
+
+
+@compiled
 def _improve(choices, choice, client_price, near, passes, likely, work):
     """Window after window, only where the edge or a neighbour has chosen since it was last searched."""
     edges = choice.shape[0]
@@ -207,6 +258,26 @@ def _find_slowest(choices, choice, work):
         if choice[j] != NONE and choices.delay[choice[j]] >= longest:
             longest = choices.delay[choice[j]]
             work.slowest[0] = j
+
+
+@compiled
+def _update_slowest(choices, choice, work):
+    """The same after the window has chosen; all edges are looked at only where it had the slowest."""
+    slowest = work.slowest[0]
+    inside = slowest == NONE
+    for a in range(work.scope.shape[0]):
+        inside |= work.scope[a] == slowest
+    if inside:
+        _find_slowest(choices, choice, work)
+        return
+    for a in range(work.scope.shape[0]):
+        j = work.scope[a]
+        if j != NONE and choice[j] != NONE:
+            delay, longest = choices.delay[choice[j]], choices.delay[choice[slowest]]
+            # The last of equals, as where all are looked at.
+            if delay > longest or (delay == longest and j > slowest):
+                slowest = j
+    work.slowest[0] = slowest
 
 
 @compiled
@@ -279,7 +350,7 @@ def _choose_together(choices, choice, client_price, likely, clock, work):
                 work.chosen_at[j] = clock
             choice[j] = work.best[a]
             _own(choices.members, choice[j], work.owner, j)
-    _find_slowest(choices, choice, work)
+    _update_slowest(choices, choice, work)
 
 
 @compiled
