@@ -1,9 +1,10 @@
 """Find out more about the instances, and keep it in the package: digests, best decisions, bounds.
 
-    python benchmarks/best_known.py [NAME ...] [--seconds 30] [--methods pool exact] [--digests]
+    python benchmarks/best_known.py [NAME ...] [--seconds 30] [--methods pool exact] [--prices]
 
-Without names every instance of which the data are here; `--digests` writes those that are missing and
-ends. A value or a bound is only ever replaced by a better one, and `stagewise check` is asked before.
+Without names every instance of which the data are here; `--prices` adds what `stagewise bound` proves;
+`--digests` writes those that are missing and ends. A value or a bound is only ever replaced by a better
+one, and `stagewise check` is asked before.
 """
 
 import argparse
@@ -31,7 +32,7 @@ def write_digests() -> None:
     _FILE.write_text(text)
 
 
-def look_at(name: str, methods: list[str], seconds: float) -> None:
+def look_at(name: str, methods: list[str], seconds: float, prices: bool) -> None:
     """Decide the rounds of an instance by every method, and keep what is better than before."""
     scenario, rounds = load_instances()[name].make()
     before = read_best_known().get(name, [BestKnown()] * len(rounds))
@@ -51,6 +52,14 @@ def look_at(name: str, methods: list[str], seconds: float) -> None:
                     "" if decision.lower_bound is None else by,
                 )
             )
+    if prices:
+        bounds = stagewise.bound(scenario, rounds)
+        for line in stagewise.check_bounds(scenario, bounds, rounds):
+            raise StagewiseError(f"{name}, prices: {line}")
+        by = f"prices {stagewise.__version__}"
+        for proven in bounds:
+            index = proven.round.index
+            now[index] = now[index].with_(BestKnown(bound=proven.value, bound_by=by))
     write_best_known({**read_best_known(), name: now})
     gaps = [f"{one.gap:.3%}" if one.gap is not None else "?" for one in now]
     print(name, "gaps", *gaps, "new" if now != before else "as before", flush=True)
@@ -60,7 +69,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="name")
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--methods", nargs="+", default=["pool-flexible", "exact"])
+    parser.add_argument("--methods", nargs="*", default=["pool-flexible", "exact"])
+    parser.add_argument("--prices", action="store_true")
     parser.add_argument("--digests", action="store_true")
     arguments = parser.parse_args()
     if arguments.digests:
@@ -68,7 +78,7 @@ def main() -> None:
         return
     for name in arguments.names or load_instances():
         try:
-            look_at(name, arguments.methods, arguments.seconds)
+            look_at(name, arguments.methods, arguments.seconds, arguments.prices)
         except StagewiseError as error:
             print(f"{name}: {error}")
 
