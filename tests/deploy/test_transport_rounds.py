@@ -29,7 +29,7 @@ from stagewise.deploy.messages import (
     read,
 )
 from stagewise.errors import StagewiseError
-from stagewise.robust.rules import AGGREGATORS
+from stagewise.robust.rules import AGGREGATORS, judges
 from stagewise.runs.defence import Defence, SeenUpdate
 from stagewise.training import Trainer, train_client
 from stagewise.world.rounds import Round
@@ -549,7 +549,7 @@ def attack_of(nodes, client, attack):
     "One client sends a finite update that is far too large",
     "it is rejected with its norm and the limit; the model is that of the others",
 )
-@pytest.mark.parametrize("aggregator", AGGREGATORS)
+@pytest.mark.parametrize("aggregator", [one for one in AGGREGATORS if judges(one)])
 def test_wrong_updates_are_refused_as_in_the_simulator(nodes, trainer, aggregator):
     """In round 0, with nothing learned, and later by what was learned from it."""
     refuse_as_the_simulator(nodes, trainer, Defence(SYSTEM, aggregator, 10), scaled_much, "norm of")
@@ -613,6 +613,19 @@ def refuse_as_the_simulator(nodes, trainer, defence, attack, reason):
     assert defence.safeguards().updates is not None
     everybody = Round(SYSTEM, np.ones(4, bool), 3)
     assert attacker not in defence.admitted(everybody).online_ids
+
+
+def test_a_plain_mean_takes_a_wrong_update_as_in_the_simulator(nodes, trainer):
+    attacker, index = CLIENTS[2], SYSTEM.clients.index[CLIENTS[2]]
+    attack_of(nodes, attacker, sign_flipped)
+    defence = Defence(SYSTEM, "plain-mean", 10, trainer.output_bias)
+    with AttackedTrainer(trainer.task, 1, sign_flipped, [index]) as attacked:
+        weights = trainer.initial_weights()
+        given = RoundOrder(0, weights, GROUPS, 60.0, None, defence.safeguards())
+        expected = InProcess(SYSTEM, attacked).train_round(given)
+        trained = nodes.transport.train_round(given)
+    assert largest_difference(trained.weights, expected.weights) < 1e-6
+    assert set(fates(trained).values()) == {"counted"}
 
 
 def scaled_much(update, random):

@@ -45,7 +45,11 @@ for command in SITE_COMMANDS:
             None,
             "An edge cannot keep its limits: lend it clients (default), drop it, or reweight it.",
         ),
-        "aggregator": option(str, None, "mean (default), trimmed-mean, median or multi-krum."),
+        "aggregator": option(
+            str,
+            None,
+            "mean (default), plain-mean (nothing is judged), trimmed-mean, median or multi-krum.",
+        ),
         "quarantine_rounds": option(
             int, None, "Rounds without a client whose updates were rejected twice [10]."
         ),

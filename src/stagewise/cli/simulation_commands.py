@@ -79,7 +79,9 @@ _PARTICIPATION = {
             "New plans: presence by rolling (Eq. 6), markov, time-of-day or mixture.",
         ),
         **WRAPPERS,
-        "aggregator": option(str, "mean", "mean, trimmed-mean, median or multi-krum."),
+        "aggregator": option(
+            str, "mean", "mean, plain-mean (nothing is judged), trimmed-mean, median or multi-krum."
+        ),
         "quarantine_rounds": option(
             int, 10, "Rounds without a client whose updates were rejected twice; 0: never."
         ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from stagewise.errors import StagewiseError
 from stagewise.robust.norms import TOO_LARGE
-from stagewise.robust.rules import Aggregator, combine
+from stagewise.robust.rules import Aggregator, combine, is_mean
 from stagewise.world.scenario import BoolArray
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def combined_model(
     models: Sequence[ModelWeights], data: Sequence[float], aggregator: Aggregator
 ) -> tuple[ModelWeights, BoolArray]:
     """One model from several by a rule, and which of them are in it; by the mean, all are."""
-    if aggregator == "mean":
+    if is_mean(aggregator):
         return mean_model(models, data), np.ones(len(models), np.bool_)
     names = [name for name, part in models[0].items() if np.issubdtype(part.dtype, np.floating)]
     vectors = np.stack([np.concatenate([m[name].ravel() for name in names]) for m in models])

@@ -37,9 +37,8 @@ from stagewise.deploy.messages import (
 from stagewise.errors import StagewiseError, one_line, shown
 from stagewise.fates import Fate
 from stagewise.robust.labels import bias_rise
-from stagewise.robust.norms import judge_norms
 from stagewise.robust.rules import left_out
-from stagewise.robust.safeguards import judge_updates
+from stagewise.robust.safeguards import judge_edges, judge_updates
 from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def _judged_edges(order: RoundOrder, edges: Sequence[EdgeResult]) -> list[EdgeRe
     for edge in edges:
         if edge.weights is not None and edge.report.data:
             norms[edge.report.edge] = update_norm(order.weights, edge.weights)
-    refused = judge_norms(norms, order.safeguards.edges)
+    refused = judge_edges(norms, order.safeguards)
     judged = []
     for edge in edges:
         name = edge.report.edge
@@ -210,8 +209,8 @@ class _EdgeTraining:
         self._arrived = {}
         found = {client: update_figures(report) for client, (report, _) in arrived.items()}
         known = {client: figures for client, figures in found.items() if figures is not None}
-        limits, offenders = self.order.limits, self.order.offenders
-        judged = judge_updates(known, limits, offenders)
+        order = self.order
+        judged = judge_updates(known, order.limits, order.offenders, order.aggregator)
         refused = {client: why.reason for client, why in judged.items()}
         counted = [client for client in arrived if client not in refused]
         if counted:

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from stagewise.world.scenario import BoolArray, FloatArray
 
-Aggregator = Literal["mean", "trimmed-mean", "median", "multi-krum"]
+Aggregator = Literal["mean", "plain-mean", "trimmed-mean", "median", "multi-krum"]
+"""`plain-mean` trusts everybody: the mean of whatever arrives, none of it judged."""
 AGGREGATORS: tuple[Aggregator, ...] = get_args(Aggregator)
 
 WRONG_SHARE = 0.3
@@ -35,6 +36,16 @@ def combine(
     if aggregator == "multi-krum":
         everyone = multi_krum(models, wrong)
     return _mean(models[everyone], shares[everyone]), everyone
+
+
+def is_mean(aggregator: Aggregator) -> bool:
+    """Whether all that is accepted is in the model, in proportion to its data."""
+    return aggregator in ("mean", "plain-mean")
+
+
+def judges(aggregator: Aggregator) -> bool:
+    """Whether updates are judged before they are combined."""
+    return aggregator != "plain-mean"
 
 
 def left_out(aggregator: Aggregator) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from stagewise.robust.labels import HIGH_RISE, BiasRise, LabelRule, judge_rise
 from stagewise.robust.norms import Name, NormLimits, judge_norms
-from stagewise.robust.rules import Aggregator
+from stagewise.robust.rules import Aggregator, judges
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,11 @@ def judge_updates(
     updates: Mapping[Name, UpdateFigures],
     learned: NormLimits | None,
     offenders: Set[Name],
+    aggregator: Aggregator,
 ) -> dict[Name, Rejection]:
-    """Which updates of an edge round are rejected, and why."""
+    """Which updates of an edge round are rejected before the `aggregator` has them, and why."""
+    if not judges(aggregator):
+        return {}
     norms = {name: update.norm for name, update in updates.items()}
     high = {
         name: f"it raises the biases of the outputs by {update.biases.rise:.2f} of what it can"
@@ -58,3 +61,8 @@ def judge_updates(
     return {name: Rejection(reason, name in high) for name, reason in by_norm.items()} | {
         name: Rejection(reason, True) for name, reason in impossible.items() if reason
     }
+
+
+def judge_edges(norms: Mapping[Name, float], guard: Safeguards) -> dict[Name, str]:
+    """Which edges' models are rejected at the cloud by how far they are from its own, and why."""
+    return judge_norms(norms, guard.edges) if judges(guard.aggregator) else {}

@@ -8,9 +8,9 @@ import numpy as np
 
 from stagewise.outcomes import RoundAccount, State
 from stagewise.robust.labels import BiasRise, LabelRule, OutputBias
-from stagewise.robust.norms import NormLimits, judge_norms, learned_limits
+from stagewise.robust.norms import NormLimits, learned_limits
 from stagewise.robust.rules import Aggregator
-from stagewise.robust.safeguards import Safeguards, UpdateFigures, judge_updates
+from stagewise.robust.safeguards import Safeguards, UpdateFigures, judge_edges, judge_updates
 from stagewise.runs.events import Event
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, Scenario
@@ -93,13 +93,13 @@ class Defence:
         for edge_round, edge, client, figures in arrived:
             by_judgement.setdefault((edge_round, edge), {})[client] = figures
         for (edge_round, edge), found in by_judgement.items():
-            judged = judge_updates(found, guard.updates, guard.offenders)
+            judged = judge_updates(found, guard.updates, guard.offenders, guard.aggregator)
             self._offenders |= {client for client, why in judged.items() if why.by_biases}
             for client, why in judged.items():
                 rejected.add(client)
                 where = {"edge": self._scenario.edges.ids[edge], "edge_round": edge_round}
                 events.append(self._event(index, "rejected", why.reason, client, **where))
-        for edge, reason in judge_norms(edges, guard.edges).items():
+        for edge, reason in judge_edges(edges, guard).items():
             name = self._scenario.edges.ids[edge]
             events.append(Event(round=index, kind="rejected", edge=name, reason=reason))
         if arrived:

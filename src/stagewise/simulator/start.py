@@ -116,8 +116,8 @@ def simulate(
         What to do where a round cannot be made feasible.
     diversity : float
         How much more a client costs for having served.
-    aggregator : {"mean", "trimmed-mean", "median", "multi-krum"}
-        How models are combined, at edges and at the cloud.
+    aggregator : {"mean", "plain-mean", "trimmed-mean", "median", "multi-krum"}
+        How models are combined, at edges and at the cloud; `plain-mean` trusts every update.
     quarantine_rounds : int
         For how long a client is not asked whose updates were rejected twice; 0: it always is.
     keep_checkpoints : int

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from stagewise.outcomes import RoundAccount, TrainingFigures
 from stagewise.robust.labels import BiasRise, bias_rise
-from stagewise.robust.norms import judge_norms
-from stagewise.robust.rules import combine, left_out
-from stagewise.robust.safeguards import Safeguards, UpdateFigures, judge_updates
+from stagewise.robust.rules import combine, is_mean, left_out
+from stagewise.robust.safeguards import Safeguards, UpdateFigures, judge_edges, judge_updates
 from stagewise.training.participants import Participants
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
@@ -54,7 +53,7 @@ class RoundJudge:
             members = np.flatnonzero(self.who.edge == edge)
             by_client = {clients[place]: figures[place] for place in members}
             guard = self.safeguards
-            refused = judge_updates(by_client, guard.updates, guard.offenders)
+            refused = judge_updates(by_client, guard.updates, guard.offenders, guard.aggregator)
             self._reasons |= {
                 (len(self._counted), client): why.reason for client, why in refused.items()
             }
@@ -92,7 +91,7 @@ class RoundJudge:
         """Eq. 3 over the edges' models, whose distance from the cloud's is `norms`; those in it."""
         self._edge_norms = norms
         by_edge = {edge: float(norms[edge]) for edge in np.flatnonzero(self._behind > 0).tolist()}
-        refused = judge_norms(by_edge, self.safeguards.edges)
+        refused = judge_edges(by_edge, self.safeguards)
         self._edge_reasons = refused
         counted = np.array([edge in by_edge and edge not in refused for edge in range(len(norms))])
         share = self.who.edge_share
@@ -100,7 +99,7 @@ class RoundJudge:
             share = share * self._behind * counted
             counted &= bool(share.any())
             share = share / max(share.sum(), 1e-300)
-        if self.safeguards.aggregator != "mean" and counted.any():
+        if not is_mean(self.safeguards.aggregator) and counted.any():
             places = np.flatnonzero(counted)
             rule = self.safeguards.aggregator
             combined, kept = combine(models.numpy()[places], share[places], rule)

@@ -10,6 +10,7 @@ from torch import Tensor
 from stagewise.errors import StagewiseError
 from stagewise.model_weights import ModelWeights
 from stagewise.outcomes import TrainingFigures
+from stagewise.robust.rules import is_mean
 from stagewise.robust.safeguards import Safeguards
 from stagewise.training.backends import CLIENTS_AT_ONCE, clients_at_once
 from stagewise.training.data import TrainingData
@@ -155,7 +156,7 @@ class Trainer:
 
         Returned are the figures of all clients, as a backend gives them.
         """
-        if judge.safeguards.aggregator == "mean":
+        if is_mean(judge.safeguards.aggregator):
             return self._mean_round(judge, round_index, edge_round)
         who, buffers = judge.who, self._buffers
         models = torch.empty(len(who.clients), self._layout.length, dtype=self._layout.dtype)

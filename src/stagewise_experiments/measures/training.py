@@ -42,6 +42,7 @@ def measure_training(
                 device=device,
                 participation=rounds,
                 evaluate_every=setting.evaluate_every,
+                aggregator="plain-mean",  # its clients are honest, and answers are those decided
                 stop_at_accuracy=setting.target_accuracy if setting.stop_at_target else None,
             )
         except RunDiverged as error:
