@@ -8,7 +8,7 @@
 the default scenario, 93 clients with one to three labels each, of which the pool chooses about five for
 each edge. Attackers are drawn by the seed; one alone is the client that trains in most rounds without
 attackers. The accuracy is the mean of the last five rounds. Every run is compared with that of the same
-seed and the plain mean without attackers. `honest rejected`: updates of others that were rejected.
+seed and `mean` without attackers. `honest rejected`: updates of others that were rejected.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import numpy as np
 import stagewise
 from stagewise.errors import StagewiseError
 from stagewise.randomness import generator
-from stagewise.robust.rules import AGGREGATORS
+from stagewise.robust.rules import AGGREGATORS, judges
 from stagewise.runs.directory import RunDirectory
 from stagewise.world.generate import Task, numeric
 from stagewise.world.scenario import Limits, Scenario
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--systems", default="even,paper")
     parser.add_argument("--shares", default="one,0.2,0.3")
-    parser.add_argument("--aggregators", default=",".join(AGGREGATORS))
+    parser.add_argument("--aggregators", default=",".join(filter(judges, AGGREGATORS)))
     parser.add_argument("--attacks", default=",".join(ATTACKS))
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -94,24 +94,26 @@ def main() -> None:
     for name in given.systems.split(","):
         clients = system(name, 0)[2]
         seeds = range(given.first_seed, given.first_seed + given.seeds)
-        plain = {seed: attacked(name, seed, given.rounds, "mean", "scaled", []) for seed in seeds}
+        baseline = {
+            seed: attacked(name, seed, given.rounds, "mean", "scaled", []) for seed in seeds
+        }
         cells = [("none", "0")]
         cells += [(a, s) for a in given.attacks.split(",") for s in given.shares.split(",")]
         for aggregator in given.aggregators.split(","):
             for attack, share in cells:
                 found = []
                 for seed in seeds:
-                    attackers = [plain[seed].busiest]
+                    attackers = [baseline[seed].busiest]
                     if share != "one":
                         drawn = generator(seed, "attackers", 0).permutation(clients)
                         attackers = drawn[: round(float(share) * clients)].tolist()
                     if not attackers and aggregator == "mean":
-                        found.append(plain[seed])
+                        found.append(baseline[seed])
                         continue
                     kind = attack if attackers else "scaled"
                     found.append(attacked(name, seed, given.rounds, aggregator, kind, attackers))
                 accuracy = [run.accuracy for run in found]
-                lost = 100 * (np.array([plain[seed].accuracy for seed in seeds]) - accuracy)
+                lost = 100 * (np.array([baseline[seed].accuracy for seed in seeds]) - accuracy)
                 rejected = [run.rejected for run in found]
                 row = {"system": name, "aggregator": aggregator, "attack": attack, "share": share}
                 row |= {"accuracy": accuracy, "points lost": lost.tolist()}

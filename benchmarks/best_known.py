@@ -8,6 +8,7 @@ one, and `stagewise check` is asked before.
 """
 
 import argparse
+import math
 import re
 from pathlib import Path
 
@@ -53,11 +54,13 @@ def look_at(name: str, methods: list[str], seconds: float, prices: bool) -> None
                 )
             )
     if prices:
-        bounds = stagewise.bound(scenario, rounds)
+        bounds = stagewise.bound(scenario, rounds, seconds=seconds)
         for line in stagewise.check_bounds(scenario, bounds, rounds):
             raise StagewiseError(f"{name}, prices: {line}")
         by = f"prices {stagewise.__version__}"
         for proven in bounds:
+            if not math.isfinite(proven.value):
+                continue  # an edge has no cluster, which a number does not say
             index = proven.round.index
             now[index] = now[index].with_(BestKnown(bound=proven.value, bound_by=by))
     write_best_known({**read_best_known(), name: now})

@@ -183,6 +183,21 @@ def digits():
     pytest.importorskip("sklearn")
 
 
+@pytest.mark.usefixtures("digits")
+def test_no_cell_judges_updates(monkeypatch):
+    """Answers are decided ahead of training, so nobody may be quarantined in between."""
+    given = {}
+
+    def simulated(*arguments, **options):
+        given.update(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stagewise, "simulate", simulated)
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(setting_of("training", "fedcs", DIGITS, dataset="digits", rounds=2))
+    assert given["aggregator"] == "plain-mean"
+
+
 @pytest.mark.parametrize("policy", ["stagewise-paper", "fedcs"])
 @pytest.mark.usefixtures("digits")
 def test_training_is_simulate(policy):

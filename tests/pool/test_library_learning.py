@@ -138,7 +138,7 @@ def test_where_the_library_is_made_changes_nothing(in_several_parts):
 def test_links_are_found_for_some_clusters_at_a_time(monkeypatch):
     scenario = small_system()
     library = build_library(scenario, clusters_per_edge=50)
-    monkeypatch.setattr(library_module, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(library_module, "CLUSTERS_AT_ONCE", 7)
     links = member_links(scenario, library.start, library.clients)
     np.testing.assert_array_equal(links, library.links)
     edge = np.repeat(np.arange(len(scenario.edges)), np.diff(library.start))

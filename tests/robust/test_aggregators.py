@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from stagewise.robust.labels import BiasRise
 from stagewise.robust.norms import TOO_LARGE, NormLimits, judge_norms, learned_limits
 from stagewise.robust.rules import AGGREGATORS, combine, is_mean, multi_krum
-from stagewise.robust.safeguards import UpdateFigures, judge_updates
+from stagewise.robust.safeguards import Safeguards, UpdateFigures, judge_edges, judge_updates
 
 NUMBERS = st.floats(-1e3, 1e3, width=32)
 MODELS = st.integers(1, 9).flatmap(lambda n: arrays(np.float32, (n, 3), elements=NUMBERS))
@@ -122,6 +122,17 @@ def test_an_update_that_there_are_reasons_to_doubt_may_not_be_large():
     }
     assert judge(wrong, offenders=set()).keys() == {"a", "b"}
     assert judge(wrong, offenders={"a"}, aggregator="plain-mean") == {}
+
+
+def test_a_plain_mean_takes_no_norm_that_is_not_a_number():
+    figures = {
+        "a": UpdateFigures(float("nan")),
+        "b": UpdateFigures(TOO_LARGE),
+        "c": UpdateFigures(1e9),
+    }
+    assert judge_updates(figures, None, set(), "plain-mean").keys() == {"a", "b"}
+    norms = {name: update.norm for name, update in figures.items()}
+    assert judge_edges(norms, Safeguards("plain-mean")).keys() == {"a", "b"}
 
 
 def test_models_without_a_share_may_be_all_that_is_kept():

@@ -12,6 +12,7 @@ from stagewise.exact.rounding import around, improve, neighbours, overlaps
 from stagewise.exact.search_threads import SearchThreads
 from stagewise.problem.statement import Problem
 from stagewise.randomness import generator, integer_seed
+from stagewise.search.fast_links import fast_links
 from stagewise.search.instance import Instance, build_instance, unassigned
 from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.world.scenario import IntArray
@@ -78,9 +79,7 @@ class Incumbent:
 
         Searches of different `number` draw different random numbers.
         """
-        scenario = self._problem.scenario
-        delay = scenario.edge_rounds * self._problem.round.costs.delay_s
-        fast = delay + scenario.edges.uplink_delay_s[scenario.links.edge] <= delay_limit
+        fast = fast_links(self._problem, delay_limit)
         moves = min(_FAST_MOVES_OF_AN_EDGE, _FAST_MOVES // self._edges)
         return self.accept(
             local_search(

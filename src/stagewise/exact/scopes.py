@@ -9,8 +9,9 @@ from stagewise.exact.cuts import NO_CUTS
 from stagewise.exact.generation import Generation
 from stagewise.exact.prices import Prices
 from stagewise.exact.pricing import Priced, Scope
+from stagewise.search.fast_links import link_delays
 from stagewise.search.instance import Instance
-from stagewise.world.scenario import FloatArray, IntArray
+from stagewise.world.scenario import IntArray
 
 _TOLERANCE = 1e-12
 
@@ -88,8 +89,3 @@ def split(instance: Instance, scope: Scope, generation: Generation) -> list[Scop
     if fast < scope.least_delay or slow > scope.delay_limit:
         return []
     return [Scope(scope.least_delay, fast), Scope(slow, scope.delay_limit)]
-
-
-def link_delays(instance: Instance) -> FloatArray:
-    """What the delay of a round can be: that of a link and its edge's uplink."""
-    return instance.link_delay + instance.uplink_delay[instance.link_edge]

@@ -27,10 +27,11 @@ from stagewise.exact.pricing import (
     selectable_columns,
 )
 from stagewise.exact.rounding import dive
-from stagewise.exact.scopes import OpenScope, Scopes, link_delays, split
+from stagewise.exact.scopes import OpenScope, Scopes, split
 from stagewise.exact.search_threads import SearchThreads
 from stagewise.exact.selection import select_disjoint
 from stagewise.problem.statement import Problem
+from stagewise.search.fast_links import link_delays
 from stagewise.search.instance import Instance, build_instance
 from stagewise.search.local_search import Effort
 from stagewise.world.scenario import IntArray

@@ -1,7 +1,7 @@
 """Plan B from a pool of clusters: look up, price, search the few that are left."""
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -14,13 +14,14 @@ from stagewise.pool.library import Library
 from stagewise.pool.pick import choose, pick_from_library, pick_on_the_spot
 from stagewise.pool.pricing import Choices
 from stagewise.pool.round_clusters import each_once, online_columns
-from stagewise.pool.sizes import FEW_EDGES
+from stagewise.pool.sizes import FEW_EDGES, SOME_EDGES
 from stagewise.pool.surcharge import surcharged
 from stagewise.pool.unserved import serve_unserved
-from stagewise.pool.windows import choose_together, improve_in_windows, neighbours
+from stagewise.pool.windows import choose_together, improve_in_windows, neighbours, renumbered
 from stagewise.problem.statement import Mode, p0, p2
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
+from stagewise.search.fast_links import shortened
 from stagewise.search.instance import Instance, build_instance
 from stagewise.search.local_search import Effort, Found, local_search
 from stagewise.search.state import new_state, start_from
@@ -46,9 +47,13 @@ def pool(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) ->
     surcharge = None
     if round_.surcharge is not None:
         surcharge = instance.price_scale * round_.surcharge
-        instance = surcharged(instance, surcharge)
+    with_surcharge = partial(surcharged, surcharge=surcharge)
+    instance = with_surcharge(instance)
     if problem.pinned is None:
         found = pick_from_library(instance, library, round_, surcharge)
+        if len(instance.capacity) <= SOME_EDGES:
+            seed = integer_seed(plan.seed, "delay", round_.index)
+            found = shortened(problem, instance, found, seed, with_surcharge)
     else:
         found = pick_on_the_spot(instance, library, round_, problem.pinned)
     return search_if_infeasible(instance, found, plan.seed, round_.index, seconds)
@@ -115,7 +120,7 @@ def load_many_edges() -> None:
         delay_weight=1.0,
         unserved_cost=10.0,
     )
-    choice = dive(choices, Prices(np.zeros(1), np.full(2, 0.5)))
+    choice = dive(*renumbered(choices, Prices(np.zeros(1), np.full(2, 0.5))))
     choose_together(choices, np.zeros(1))
     improve_in_windows(choices, choice, np.zeros(1), neighbours(2, np.arange(2), choices.members))
 

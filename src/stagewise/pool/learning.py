@@ -18,12 +18,12 @@ from stagewise.world.rounds import Round
 from stagewise.world.scenario import Scenario
 
 _MIN_CLUSTERS, _ENOUGH_CLUSTERS, _MAX_CLUSTERS = 1_000, 2_000, 4_000  # of an edge
-_USUAL_IN_ALL, _MAX_IN_ALL = 80_000, 1_000_000  # clusters of all edges together
+_USUAL_IN_ALL, _MANY_IN_ALL = 80_000, 1_000_000  # clusters of all edges together
 _DRAFTS = 2
-_ROUNDS, _ROUNDS_OF_MANY = 16, 4
+_ROUNDS, _FEWER_ROUNDS = 16, 4
 _STEPS = 60
 _CEILING = 0.3  # in units of what one client costs
-_MANY = 2_000  # edges: each client is in few clusters, and a round takes seconds
+_FEWER_ROUNDS_ABOVE = 2_000  # edges: there a round takes seconds
 
 
 def build_library(
@@ -41,21 +41,25 @@ def build_library(
     edges = len(scenario.edges)
     clusters = clusters_per_edge or clusters_of_an_edge(edges)
     prices = unlearned_prices(scenario)
-    rounds = sampled_rounds(scenario, seed, _ROUNDS if edges <= _MANY else _ROUNDS_OF_MANY)
+    rounds = sampled_rounds(
+        scenario, seed, _FEWER_ROUNDS if edges > _FEWER_ROUNDS_ABOVE else _ROUNDS
+    )
     for draft_number in range(_DRAFTS):
-        draft = generate_library(scenario, prices, max(1, clusters // 2), executor)
-        prices = learned_prices(draft, rounds)
+        # The draft has no name, so that it is gone when the next one is made.
+        prices = learned_prices(
+            generate_library(scenario, prices, max(1, clusters // 2), executor), rounds
+        )
         progress((draft_number + 1) / (_DRAFTS + 2))  # the last one is twice as large
     return generate_library(scenario, prices, clusters, executor)
 
 
 def clusters_of_an_edge(edges: int) -> int:
-    """How many clusters each of so many edges gets: thousands, and one where edges are thousands.
+    """How many clusters each of so many edges gets: thousands, and a thousand where edges are.
 
     Fewer leave edges unserved that have many clients to choose from, since the cheapest clusters of
     neighbours want the same ones.
     """
-    enough = min(_ENOUGH_CLUSTERS, _MAX_IN_ALL // edges)
+    enough = min(_ENOUGH_CLUSTERS, _MANY_IN_ALL // edges)
     return min(_MAX_CLUSTERS, max(_MIN_CLUSTERS, enough, _USUAL_IN_ALL // edges))
 
 

@@ -17,6 +17,7 @@ from stagewise.compiled import NONE
 from stagewise.exact.prices import Prices
 from stagewise.pool.clusters import clusters_of_edges
 from stagewise.pool.parts import parts
+from stagewise.pool.sizes import CLUSTERS_AT_ONCE
 from stagewise.pool.windows import neighbours
 from stagewise.problem.statement import p0
 from stagewise.search.instance import build_instance
@@ -28,7 +29,6 @@ from stagewise.world.scenario import IntArray, Scenario
 # What a nat of unlikelihood costs, in units of what one client costs.
 _UNLIKELY = 0.1
 _EDGES_OF_A_TASK = 25
-_ROWS_AT_ONCE = 500_000  # of clusters, where arrays many times as large are made of them
 
 Members = npt.NDArray[np.int32]
 """Shape (clusters, most members): clients, or their links; -1 beyond the last."""
@@ -84,7 +84,7 @@ def generate_library(
             )
             for part in parts(instance, _EDGES_OF_A_TASK)
         )
-        counts, members = list[IntArray](), list[Members]()
+        counts, members = list[IntArray](), deque[Members]()
         while tasks:  # what has been taken over is let go: of a million clients it is gigabytes
             part, task = tasks.popleft()
             columns = part.in_whole(task.result())
@@ -96,14 +96,15 @@ def generate_library(
 
 
 def _library_of(
-    scenario: Scenario, counts: IntArray, members: list[Members], prices: Prices
+    scenario: Scenario, counts: IntArray, members: deque[Members], prices: Prices
 ) -> Library:
-    """The library of edges with so many clusters each, whose `members` come one part after the other."""
+    """The library of edges with so many clusters each, whose `members`, part by part, are used up."""
     start = np.concatenate([[0], np.cumsum(counts)])
     width = max(1, *(part.shape[1] for part in members))
     clients = np.full((start[-1], width), NONE, dtype=np.int32)
     first = 0
-    for part in members:
+    while members:
+        part = members.popleft()
         clients[first : first + len(part), : part.shape[1]] = part
         first += len(part)
     return Library(start, clients, member_links(scenario, start, clients), prices, scenario.costs)
@@ -113,8 +114,8 @@ def member_links(scenario: Scenario, start: IntArray, clients: Members) -> Membe
     """The link of each member to its cluster's edge; -1 beyond the last member, or without a link."""
     links = np.full(clients.shape, NONE, dtype=np.int32)
     edge = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    for first in range(0, len(clients), _ROWS_AT_ONCE):
-        rows = slice(first, first + _ROWS_AT_ONCE)
+    for first in range(0, len(clients), CLUSTERS_AT_ONCE):
+        rows = slice(first, first + CLUSTERS_AT_ONCE)
         row, place = np.nonzero(clients[rows] >= 0)
         found = scenario.links.find(clients[rows][row, place].astype(np.int64), edge[rows][row])
         links[rows][row, place] = found

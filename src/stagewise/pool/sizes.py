@@ -7,3 +7,5 @@ SOME_EDGES = 20
 broken."""
 MANY_EDGES = 100
 """Beyond, milliseconds for each edge add up: there are fewer clusters of each, and fewer steps."""
+CLUSTERS_AT_ONCE = 500_000
+"""Where arrays many times as large are made of them."""

@@ -25,7 +25,7 @@ from stagewise.pool.pricing import (
     price_clients,
     set_members,
 )
-from stagewise.pool.sizes import MANY_EDGES, SOME_EDGES
+from stagewise.pool.sizes import CLUSTERS_AT_ONCE, MANY_EDGES, SOME_EDGES
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
 NEIGHBOURS = 14
@@ -35,7 +35,6 @@ _PASSES = 2
 _LARGEST_TWICE = 1_000  # edges; more have one pass, which takes seconds
 _CLIENTS_PER_EDGE = 48  # that a window has room for, or two of the largest clusters
 _STEPS = (2, 6, 16)
-_ROWS_AT_ONCE = 500_000  # of clusters, where arrays many times as large are made of them
 LIKELY = 0.8
 """Of the gap: a cluster that uses up more is hardly ever in the best choice."""
 _WIDTH = 50  # of a window's beam
@@ -70,8 +69,8 @@ def _served_by(
     """
     clients = int(members.max(initial=0)) + 1
     pairs = [np.zeros(0, dtype=np.int64)]
-    for first in range(0, len(members), _ROWS_AT_ONCE):
-        rows = slice(first, first + _ROWS_AT_ONCE)
+    for first in range(0, len(members), CLUSTERS_AT_ONCE):
+        rows = slice(first, first + CLUSTERS_AT_ONCE)
         row, place = np.nonzero(members[rows] >= 0)
         pairs.append(np.unique(edge[rows][row] * clients + members[rows][row, place]))
     return np.stack(np.divmod(np.concatenate(pairs), clients), axis=1)
@@ -272,11 +271,10 @@ def _update_slowest(choices, choice, work):
         return
     for a in range(work.scope.shape[0]):
         j = work.scope[a]
-        if j != NONE and choice[j] != NONE:
-            delay, longest = choices.delay[choice[j]], choices.delay[choice[slowest]]
-            # The last of equals, as where all are looked at.
-            if delay > longest or (delay == longest and j > slowest):
-                slowest = j
+        if j == NONE or choice[j] == NONE:
+            continue
+        if choices.delay[choice[j]] > choices.delay[choice[slowest]]:
+            slowest = j
     work.slowest[0] = slowest
 
 
@@ -304,13 +302,10 @@ def _slowest_other(choices, choice, work):
 @compiled
 def _choose_together(choices, choice, client_price, likely, clock, work):
     """Give the window's edges the best choice, if it is better than theirs."""
-    before = _gather(choices, choice, client_price, work)
+    before, clients = _gather(choices, choice, client_price, work)
     limit = before
     base = -np.inf
     edges = work.scope.shape[0]
-    clients = 0
-    while clients < work.client.shape[0] and work.number[work.client[clients]] == clients:
-        clients += 1
     for steps in _STEPS:
         reached = price_clients(work.choices, clients, steps, CHOOSE_EVERY, limit, work.pricing)
         if reached < limit:
@@ -362,9 +357,10 @@ def _own(members, c, owner, j):
 
 @compiled
 def _gather(choices, choice, client_price, work):
-    """Fill the window with the clusters that its edges may have; returns what theirs cost now.
+    """Fill the window with the clusters that its edges may have.
 
-    Delays count from where the slowest of the other edges is.
+    Returns what theirs cost now, and how many clients are in any. Delays count from where the slowest of
+    the other edges is.
     """
     window, scope = work.choices, work.scope
     width = choices.members.shape[1]
@@ -413,7 +409,7 @@ def _gather(choices, choice, client_price, work):
         work.pricing.delay_price[a] = choices.delay_weight / scope.shape[0]
         if scope[a] != NONE:
             _own(choices.members, choice[scope[a]], work.owner, scope[a])
-    return limit + choices.delay_weight * slowest
+    return limit + choices.delay_weight * slowest, clients
 
 
 @compiled

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stagewise.robust.labels import HIGH_RISE, BiasRise, LabelRule, judge_rise
-from stagewise.robust.norms import Name, NormLimits, judge_norms
+from stagewise.robust.norms import TOO_LARGE, Name, NormLimits, judge_norms
 from stagewise.robust.rules import Aggregator, judges
 
 
@@ -47,7 +47,8 @@ def judge_updates(
 ) -> dict[Name, Rejection]:
     """Which updates of an edge round are rejected before the `aggregator` has them, and why."""
     if not judges(aggregator):
-        return {}
+        norms = {name: update.norm for name, update in updates.items()}
+        return {name: Rejection(reason, False) for name, reason in _no_models(norms).items()}
     norms = {name: update.norm for name, update in updates.items()}
     high = {
         name: f"it raises the biases of the outputs by {update.biases.rise:.2f} of what it can"
@@ -65,4 +66,13 @@ def judge_updates(
 
 def judge_edges(norms: Mapping[Name, float], guard: Safeguards) -> dict[Name, str]:
     """Which edges' models are rejected at the cloud by how far they are from its own, and why."""
-    return judge_norms(norms, guard.edges) if judges(guard.aggregator) else {}
+    return judge_norms(norms, guard.edges) if judges(guard.aggregator) else _no_models(norms)
+
+
+def _no_models(norms: Mapping[Name, float]) -> dict[Name, str]:
+    """Those that are too large to compute, or not numbers: no models, whoever is trusted."""
+    return {
+        name: "its update has no finite norm"
+        for name, norm in norms.items()
+        if not norm < TOO_LARGE
+    }

@@ -223,7 +223,7 @@ def _usual_order(scenario: Scenario) -> IntArray:
 
 
 def _median(values: FloatArray) -> float:
-    """NumPy's, to the last bit, in a fifth of its time: every decision asks for one of a few hundred."""
+    """NumPy's, to the last bit, in a third of its time for the few hundred that a decision asks for."""
     middle = (len(values) - 1) // 2, len(values) // 2
     lower, upper = np.partition(values, middle)[list(middle)]
     return float((lower + upper) / 2)
