@@ -195,7 +195,7 @@ def test_no_cell_judges_updates(monkeypatch):
     monkeypatch.setattr(stagewise, "simulate", simulated)
     with pytest.raises(KeyboardInterrupt):
         run_cell(setting_of("training", "fedcs", DIGITS, dataset="digits", rounds=2))
-    assert given["aggregator"] == "plain-mean"
+    assert (given["aggregator"], given["quarantine_rounds"]) == ("plain-mean", 0)
 
 
 @pytest.mark.parametrize("policy", ["stagewise-paper", "fedcs"])

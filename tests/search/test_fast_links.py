@@ -1,9 +1,12 @@
 """Shorter rounds where delay is most of the cost: never worse, within the limits, and often faster."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from stagewise.deciding import decide
+from stagewise.checker import check
+from stagewise.deciding import decide, solve
 from stagewise.exact.solver import solve_exactly
 from stagewise.plan_a.planners import plan
 from stagewise.pool.surcharge import surcharged
@@ -50,7 +53,7 @@ def test_delays_get_shorter_where_only_these_count():
 
 
 def test_where_energy_is_most_of_the_cost_nothing_is_searched(monkeypatch):
-    problem = p0(round_of(1, Weights(0, 1)))
+    problem = p0(round_of(1, Weights(1, 1)))  # energy is much more in numbers
     instance = build_instance(problem)
     found = local_search(instance, effort=HASTY)
     monkeypatch.setattr("stagewise.search.fast_links.local_search", None)
@@ -87,3 +90,41 @@ def test_decisions_by_delay_alone_are_near_the_optimum():
             assert decision.objective >= best.lower_bound * (1 - 1e-9)
             ratios.append(decision.objective / best.value)
     assert np.mean(ratios) < 1.005  # 1.012 without
+
+
+def test_it_ends_with_its_time(monkeypatch):
+    problem = p0(round_of(0, Weights(1, 0)))
+    instance = build_instance(problem)
+    found = local_search(instance, effort=HASTY)
+    assert found.violation == 0
+    monkeypatch.setattr("stagewise.search.fast_links.local_search", None)
+    assert shortened(problem, instance, found, 0, lambda same: same, seconds=0.0) is found
+
+
+@pytest.mark.parametrize("method", ["pool-flexible", "all-online+pool"])
+def test_rounds_with_an_edge_down_and_own_delays_keep_the_contract(method):
+    scenario = numeric(60, 3, 5, weights=Weights(1, 0))
+    [usual] = bernoulli(scenario, rounds=1, seed=5)
+    round_ = replace(
+        usual,
+        up=scenario.links.edge != 1,
+        delay_s=scenario.costs.delay_s * np.linspace(1, 2, len(scenario.links)),
+    )
+    one, same = (solve(scenario, [round_], method)[0] for _ in range(2))
+    assert one.edge_of.tolist() == same.edge_of.tolist()
+    assert 1 not in one.edge_of
+    assert not check(scenario, [one], [round_])
+
+
+@pytest.mark.parametrize(("edges", "times"), [(20, 1), (21, 0)])
+def test_with_more_than_twenty_edges_there_is_no_such_search(edges, times, monkeypatch):
+    called = []
+
+    def count(problem, instance, found, *more):
+        called.append(found)
+        return found
+
+    monkeypatch.setattr("stagewise.plan_b.pool.shortened", count)
+    scenario = numeric(20 * edges, edges, 1, weights=Weights(1, 0))
+    solve(scenario, bernoulli(scenario, rounds=1, seed=1), "pool")
+    assert len(called) == times

@@ -18,7 +18,7 @@ from stagewise.pool.sizes import FEW_EDGES, SOME_EDGES
 from stagewise.pool.surcharge import surcharged
 from stagewise.pool.unserved import serve_unserved
 from stagewise.pool.windows import choose_together, improve_in_windows, neighbours, renumbered
-from stagewise.problem.statement import Mode, p0, p2
+from stagewise.problem.statement import Mode, Problem, p0, p2
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE
 from stagewise.search.fast_links import shortened
@@ -28,7 +28,7 @@ from stagewise.search.state import new_state, start_from
 from stagewise.warm_up import load_search, smallest_scenario
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round, everybody_online
-from stagewise.world.scenario import IntArray, Scenario
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
 # A few milliseconds: it makes infeasible rounds less so, and hardly ever feasible.
 _HARDER = Effort(runs=2, moves_per_edge=2_000, fix_moves_per_edge=4_000)
@@ -47,25 +47,34 @@ def pool(plan: Plan, round_: Round, mode: Mode, seconds: float | None = None) ->
     surcharge = None
     if round_.surcharge is not None:
         surcharge = instance.price_scale * round_.surcharge
-    with_surcharge = partial(surcharged, surcharge=surcharge)
-    instance = with_surcharge(instance)
+        instance = surcharged(instance, surcharge)
     if problem.pinned is None:
         found = pick_from_library(instance, library, round_, surcharge)
-        if len(instance.capacity) <= SOME_EDGES:
-            seed = integer_seed(plan.seed, "delay", round_.index)
-            found = shortened(problem, instance, found, seed, with_surcharge)
     else:
         found = pick_on_the_spot(instance, library, round_, problem.pinned)
-    return search_if_infeasible(instance, found, plan.seed, round_.index, seconds)
+    return searched_further(problem, instance, found, plan.seed, seconds, surcharge)
 
 
-def search_if_infeasible(
-    instance: Instance, found: Found, seed: int, index: int, seconds: float | None
+def searched_further(
+    problem: Problem,
+    instance: Instance,
+    found: Found,
+    seed: int,
+    seconds: float | None,
+    surcharge: FloatArray | None = None,
 ) -> IntArray:
-    """The assignment of `found`, or a better one if it breaks limits and a search in `seconds` helps."""
+    """The assignment of `found`, or a better one where a search within `seconds` may find it.
+
+    That is where it breaks limits, and where delay is most of the cost and all may serve anywhere.
+    """
+    index = problem.round.index
     if found.violation > 0:
         harder = _search_harder(instance, found, integer_seed(seed, "pool", index), seconds)
         found = harder if harder.better_than(found) else found
+    elif problem.pinned is None and len(instance.capacity) <= SOME_EDGES:
+        with_surcharge = partial(surcharged, surcharge=surcharge)
+        own_seed = integer_seed(seed, "delay", index)
+        found = shortened(problem, instance, found, own_seed, with_surcharge, seconds)
     return found.assignment
 
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from stagewise.world.scenario import BoolArray, FloatArray
 
 Aggregator = Literal["mean", "plain-mean", "trimmed-mean", "median", "multi-krum"]
-"""`plain-mean` trusts everybody: the mean of whatever arrives, none of it judged."""
+"""`plain-mean` trusts everybody: the mean of whatever arrives and has a finite norm."""
 AGGREGATORS: tuple[Aggregator, ...] = get_args(Aggregator)
 
 WRONG_SHARE = 0.3

@@ -46,10 +46,9 @@ def judge_updates(
     aggregator: Aggregator,
 ) -> dict[Name, Rejection]:
     """Which updates of an edge round are rejected before the `aggregator` has them, and why."""
-    if not judges(aggregator):
-        norms = {name: update.norm for name, update in updates.items()}
-        return {name: Rejection(reason, False) for name, reason in _no_models(norms).items()}
     norms = {name: update.norm for name, update in updates.items()}
+    if not judges(aggregator):
+        return {name: Rejection(reason, False) for name, reason in _no_models(norms).items()}
     high = {
         name: f"it raises the biases of the outputs by {update.biases.rise:.2f} of what it can"
         for name, update in updates.items()

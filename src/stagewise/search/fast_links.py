@@ -1,5 +1,6 @@
 """Faster rounds: the same search among fast links alone, where delay is most of the cost."""
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -12,7 +13,9 @@ from stagewise.world.scenario import BoolArray, FloatArray
 
 _MOST = 0.5  # of the cost: where delay is less, clusters at prices are better than fast links
 _WORTH = 1e-3  # of the cost: shorter delays that save less are not looked for
-_EFFORT = Effort(runs=1, moves_per_edge=3_000, fix_runs=0)  # some milliseconds with few edges
+_EFFORT = Effort(
+    runs=1, moves_per_edge=3_000, fix_runs=0
+)  # two or three milliseconds with six edges
 _TOLERANCE = 1e-12
 
 
@@ -34,12 +37,14 @@ def shortened(
     found: Found,
     seed: int,
     prepare: Callable[[Instance], Instance],
+    seconds: float | None = None,
 ) -> Found:
     """`found`, or something better with a shorter delay, where delay is most of the cost.
 
-    The delays in question are halved again and again. `instance` is the compiled form of `problem`,
-    after `prepare`; nobody is pinned.
+    The delays in question are halved again and again, but not after `seconds`. `instance` is the
+    compiled form of `problem`, after `prepare`; nobody is pinned.
     """
+    began = time.perf_counter()
     weight, delays = instance.delay_weight, link_delays(instance)
 
     def delay_of(one: Found) -> float:
@@ -48,19 +53,26 @@ def shortened(
 
     if found.violation > 0 or weight * delay_of(found) < _MOST * found.value:
         return found
-    possible, failed, present = np.unique(delays), 0.0, delay_of(found)
+    possible, present = np.unique(delays), delay_of(found)
+    failed = _least_delay(instance, delays) * (1 - _TOLERANCE)
     while weight * (present - failed) > _WORTH * found.value:
         between = possible[(possible > failed) & (possible < present * (1 - _TOLERANCE))]
-        if len(between) == 0:
+        if len(between) == 0 or (seconds is not None and time.perf_counter() - began > seconds):
             break
         limit = float(between[len(between) // 2])
         faster = prepare(build_instance(problem, usable=fast_links(problem, limit)))
         again = local_search(
             faster, seed=integer_seed(seed, "fast links", len(between)), effort=_EFFORT
         )
-        if again.violation > 0:
+        if again.better_than(found):
+            found, present = again, delay_of(again)
+        else:
             failed = limit
-            continue
-        present = delay_of(again)
-        found = again if again.better_than(found) else found
     return found
+
+
+def _least_delay(instance: Instance, delays: FloatArray) -> float:
+    """What no round can be faster than: every edge of it has somebody."""
+    fastest = np.full(len(instance.capacity), np.inf)
+    np.minimum.at(fastest, instance.link_edge, delays)
+    return float(fastest[instance.in_round & np.isfinite(fastest)].max(initial=0.0))

@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from stagewise.plan_b.pool import library_for, load_pool, search_if_infeasible
+from stagewise.plan_b.pool import library_for, load_pool, searched_further
 from stagewise.pool.pick import pick_from_library
 from stagewise.problem.statement import p0
 from stagewise.randomness import generator
@@ -113,6 +113,7 @@ class PoolAssociator(Associator):
         there = np.zeros(len(round_.online), dtype=np.bool_)
         there[clients] = True
         among = replace(round_, online=there)
-        instance = build_instance(p0(among))
+        problem = p0(among)
+        instance = build_instance(problem)
         found = pick_from_library(instance, self._library, among)
-        return search_if_infeasible(instance, found, self._seed, round_.index, self._seconds)
+        return searched_further(problem, instance, found, self._seed, self._seconds)

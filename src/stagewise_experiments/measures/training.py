@@ -42,7 +42,9 @@ def measure_training(
                 device=device,
                 participation=rounds,
                 evaluate_every=setting.evaluate_every,
-                aggregator="plain-mean",  # its clients are honest, and answers are those decided
+                # Clients are honest, and nobody may be kept out of rounds that are decided already.
+                aggregator="plain-mean",
+                quarantine_rounds=0,
                 stop_at_accuracy=setting.target_accuracy if setting.stop_at_target else None,
             )
         except RunDiverged as error:
