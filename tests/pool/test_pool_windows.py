@@ -16,20 +16,16 @@ from stagewise.exact.prices import Prices
 from stagewise.instances.best_known import best_known
 from stagewise.instances.catalogue import load_instance
 from stagewise.plan_a.planners import plan
+from stagewise.pool import neighbours as neighbours_module
 from stagewise.pool import windows
 from stagewise.pool.dive import dive
 from stagewise.pool.learning import build_library, clusters_of_an_edge
+from stagewise.pool.neighbours import NEIGHBOURS, neighbours
 from stagewise.pool.pick import pick_from_library
-from stagewise.pool.pricing import Choices
+from stagewise.pool.pricing import Choices, renumbered
 from stagewise.pool.round_clusters import costs_are_far
 from stagewise.pool.sizes import FEW_EDGES
-from stagewise.pool.windows import (
-    NEIGHBOURS,
-    choose_in_windows,
-    improve_in_windows,
-    neighbours,
-    renumbered,
-)
+from stagewise.pool.windows import choose_in_windows, improve_in_windows
 from stagewise.problem.statement import p0
 from stagewise.search.instance import build_instance
 from stagewise.world.fluctuation import fluctuate
@@ -299,7 +295,7 @@ def test_neighbours_are_the_same_for_some_clusters_at_a_time(monkeypatch):
     library = build_library(random_scenario(3, clients=40, edges=9), clusters_per_edge=30)
     edge = np.repeat(np.arange(9), np.diff(library.start))
     whole = neighbours(9, edge, library.clients)
-    monkeypatch.setattr(windows, "CLUSTERS_AT_ONCE", 7)
+    monkeypatch.setattr(neighbours_module, "CLUSTERS_AT_ONCE", 7)
     np.testing.assert_array_equal(neighbours(9, edge, library.clients), whole)
 
 

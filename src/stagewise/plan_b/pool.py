@@ -11,13 +11,14 @@ from stagewise.plans import Plan
 from stagewise.pool.dive import dive
 from stagewise.pool.learning import build_library
 from stagewise.pool.library import Library
+from stagewise.pool.neighbours import neighbours
 from stagewise.pool.pick import choose, pick_from_library, pick_on_the_spot
-from stagewise.pool.pricing import Choices
+from stagewise.pool.pricing import Choices, renumbered
 from stagewise.pool.round_clusters import each_once, online_columns
 from stagewise.pool.sizes import FEW_EDGES, SOME_EDGES
 from stagewise.pool.surcharge import surcharged
 from stagewise.pool.unserved import serve_unserved
-from stagewise.pool.windows import choose_together, improve_in_windows, neighbours, renumbered
+from stagewise.pool.windows import choose_together, improve_in_windows
 from stagewise.problem.statement import Mode, Problem, p0, p2
 from stagewise.randomness import integer_seed
 from stagewise.search.decomposed import LARGEST_WHOLE

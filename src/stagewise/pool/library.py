@@ -16,9 +16,9 @@ import numpy.typing as npt
 from stagewise.compiled import NONE
 from stagewise.exact.prices import Prices
 from stagewise.pool.clusters import clusters_of_edges
+from stagewise.pool.neighbours import neighbours
 from stagewise.pool.parts import parts
 from stagewise.pool.sizes import CLUSTERS_AT_ONCE
-from stagewise.pool.windows import neighbours
 from stagewise.problem.statement import p0
 from stagewise.search.instance import build_instance
 from stagewise.search.workers import workers

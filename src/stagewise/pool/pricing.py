@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stagewise.compiled import NONE, compiled, inlined
+from stagewise.exact.prices import Prices
 from stagewise.world.scenario import FloatArray, IntArray
 
 CHOOSE_EVERY = 4
@@ -28,6 +29,20 @@ class Choices(NamedTuple):
     delay_weight: float
     unserved_cost: float
     """What an edge that gets no cluster counts."""
+
+
+def renumbered(choices: Choices, prices: Prices) -> tuple[Choices, Prices]:
+    """The same clusters with their clients numbered as they come, and the prices of these alone.
+
+    Of a million clients few are in any cluster at hand. Those of neighbouring edges are then
+    neighbours in memory, too.
+    """
+    number = np.full(len(prices.client), NONE, dtype=np.int32)
+    client = np.empty(len(prices.client), dtype=np.int64)
+    members = np.empty_like(choices.members)
+    count = _number_clients(choices.members, number, client, members)
+    own = Prices(prices.client[client[:count]], prices.delay)
+    return choices._replace(members=members), own
 
 
 class PricingWorkspace(NamedTuple):
@@ -66,6 +81,23 @@ def new_pricing_workspace(
         best_client_price=np.zeros(clients),
         best_delay_price=np.zeros(edges),
     )
+
+
+@compiled
+def _number_clients(members, number, client, numbered):
+    """Fill `numbered` with the members by the order they first occur in, `client`; returns how many."""
+    count = 0
+    for c in range(members.shape[0]):
+        for m in range(members.shape[1]):
+            i = members[c, m]
+            if i >= 0:
+                if number[i] == NONE:
+                    number[i] = count
+                    client[count] = i
+                    count += 1
+                i = number[i]
+            numbered[c, m] = i
+    return count
 
 
 @compiled

@@ -9,10 +9,8 @@ same clients.
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from stagewise.compiled import NONE, compiled
-from stagewise.exact.columns import shared_clients
 from stagewise.exact.prices import Prices
 from stagewise.pool.beam import Beam, beam_search, new_beam
 from stagewise.pool.dive import dive
@@ -23,13 +21,12 @@ from stagewise.pool.pricing import (
     move_cluster,
     new_pricing_workspace,
     price_clients,
+    renumbered,
     set_members,
 )
-from stagewise.pool.sizes import CLUSTERS_AT_ONCE, MANY_EDGES, SOME_EDGES
+from stagewise.pool.sizes import MANY_EDGES, SOME_EDGES
 from stagewise.world.scenario import BoolArray, FloatArray, IntArray
 
-NEIGHBOURS = 14
-"""Of each edge at the most, those first that share most clients with it."""
 _EDGES = 12
 _PASSES = 2
 _LARGEST_TWICE = 1_000  # edges; more have one pass, which takes seconds
@@ -39,41 +36,6 @@ LIKELY = 0.8
 """Of the gap: a cluster that uses up more is hardly ever in the best choice."""
 _WIDTH = 50  # of a window's beam
 _WIDTH_OF_ALL, _WIDTH_OF_MORE = 300, 100  # of the beam over all edges, and with more than some
-
-
-def neighbours(
-    edges: int, edge: npt.NDArray[np.int64], members: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int64]:
-    """For every edge those that want most of its clients, shape (edges, NEIGHBOURS); -1 beyond.
-
-    `edge` and `members` are clusters: whose they are, and who is in them, -1 beyond the last.
-    """
-    served = _served_by(edge, members)
-    shared = shared_clients(served[:, 0], served[:, 1], edges)
-    found = np.full((edges, NEIGHBOURS), NONE, dtype=np.int64)
-    for j in range(edges):
-        others = shared.indices[shared.indptr[j] : shared.indptr[j + 1]]
-        counts = shared.data[shared.indptr[j] : shared.indptr[j + 1]]
-        counts, others = counts[others != j], others[others != j]
-        nearest = others[np.lexsort((others, -counts))][:NEIGHBOURS]
-        found[j, : len(nearest)] = nearest
-    return found
-
-
-def _served_by(
-    edge: npt.NDArray[np.int64], members: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int64]:
-    """The pairs of an edge and a client in one of its clusters, shape (pairs, 2), each at least once.
-
-    Some clusters at a time: in most of them an edge's clients are the same.
-    """
-    clients = int(members.max(initial=0)) + 1
-    pairs = [np.zeros(0, dtype=np.int64)]
-    for first in range(0, len(members), CLUSTERS_AT_ONCE):
-        rows = slice(first, first + CLUSTERS_AT_ONCE)
-        row, place = np.nonzero(members[rows] >= 0)
-        pairs.append(np.unique(edge[rows][row] * clients + members[rows][row, place]))
-    return np.stack(np.divmod(np.concatenate(pairs), clients), axis=1)
 
 
 class _Workspace(NamedTuple):
@@ -119,20 +81,6 @@ def choose_in_windows(choices: Choices, prices: Prices, near: IntArray) -> IntAr
     if edges > _EDGES:
         improve_in_windows(choices, choice, prices.client, near)
     return choice
-
-
-def renumbered(choices: Choices, prices: Prices) -> tuple[Choices, Prices]:
-    """The same clusters with their clients numbered as they come, and the prices of these alone.
-
-    Of a million clients few are in any cluster at hand. Those of neighbouring edges are then
-    neighbours in memory, too.
-    """
-    number = np.full(len(prices.client), NONE, dtype=np.int32)
-    client = np.empty(len(prices.client), dtype=np.int64)
-    members = np.empty_like(choices.members)
-    count = _number_clients(choices.members, number, client, members)
-    own = Prices(prices.client[client[:count]], prices.delay)
-    return choices._replace(members=members), own
 
 
 def improve_in_windows(
@@ -199,23 +147,6 @@ def _new_workspace(
         beam=new_beam(scope, rows, members, clients, width),
         picked=np.zeros(scope, dtype=np.int64),
     )
-
-
-@compiled
-def _number_clients(members, number, client, numbered):
-    """Fill `numbered` with the members by the order they first occur in, `client`; returns how many."""
-    count = 0
-    for c in range(members.shape[0]):
-        for m in range(members.shape[1]):
-            i = members[c, m]
-            if i >= 0:
-                if number[i] == NONE:
-                    number[i] = count
-                    client[count] = i
-                    count += 1
-                i = number[i]
-            numbered[c, m] = i
-    return count
 
 
 @compiled

@@ -13,9 +13,8 @@ from stagewise.world.scenario import BoolArray, FloatArray
 
 _MOST = 0.5  # of the cost: where delay is less, clusters at prices are better than fast links
 _WORTH = 1e-3  # of the cost: shorter delays that save less are not looked for
-_EFFORT = Effort(
-    runs=1, moves_per_edge=3_000, fix_runs=0
-)  # two or three milliseconds with six edges
+# Two or three milliseconds with six edges.
+_EFFORT = Effort(runs=1, moves_per_edge=3_000, fix_runs=0)
 _TOLERANCE = 1e-12
 
 
