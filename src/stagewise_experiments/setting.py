@@ -93,6 +93,8 @@ class Setting(_Table, frozen=True, kw_only=True):
     image_size: int | None = None
     learning_rate: float | None = None
     """By default the regime's for the data set, or else the library's."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the products of matrices in training."""
     target_accuracy: float | None = None
     """What `cost_to_target` and its like count up to."""
     stop_at_target: bool = True

@@ -30,6 +30,7 @@ OTHER = {
     "training_seed": 7,
     "dataset": "fashion-mnist",
     "model": "lenet5",
+    "dtype": "bfloat16",
     "risk": "markov",
     "participation.model": "markov",
     "scenario.kind": "eua",

@@ -37,6 +37,8 @@ IDS = [
     "table-accuracy-kld-tiny-imagenet",
     "fig-ali",
     "fig-optimality",
+    "fig-causes-cost",
+    "fig-causes-accuracy",
     "fig-traces",
     "fig-to-target",
     "fig-to-target-cifar10",

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from stagewise.outcomes import TrainingFigures
 from stagewise.randomness import integer_seed
 from stagewise.training.batches import draw_batches
-from stagewise.training.task import DTYPES, TrainingTask
+from stagewise.training.task import PRECISIONS, TrainingTask
 from stagewise.world.scenario import FloatArray, IntArray
 
 State = dict[str, Tensor]
@@ -25,8 +25,10 @@ class ReferenceLoop:
 
     def __init__(self, task: TrainingTask) -> None:
         self.task = task
-        self.model = task.builder().to(DTYPES[task.dtype])
-        images = task.dataset.scaled(task.dataset.train_images, np.dtype(task.dtype).type)
+        self.model = task.builder().to(PRECISIONS[task.dtype].weights)
+        images = task.dataset.scaled(
+            task.dataset.train_images, np.float64 if task.dtype == "float64" else np.float32
+        )
         self._images = torch.from_numpy(images)
         self._labels = torch.from_numpy(np.array(task.dataset.train_labels))
 

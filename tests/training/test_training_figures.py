@@ -38,7 +38,7 @@ def test_they_are_of_the_clients_that_trained_by_rising_number(model, options):
     assert np.all(figures.update_norm > 0)
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize(("model", "options"), WAYS)
 def test_edge_rounds_of_one_client_after_the_other_give_the_same(model, options, precision):
     """As deployed clients train, each in a process of its own."""

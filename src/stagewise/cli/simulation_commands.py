@@ -67,7 +67,9 @@ _PARTICIPATION = {
         **TRAINED,
         "momentum": option(float, 0.0, "Of each local step."),
         "weight_decay": option(float, 0.0, "Of each local step."),
-        "dtype": option(str, "float32", "float32 or float64."),
+        "dtype": option(
+            str, "float32", "float32, float64, or bfloat16 for products of float32 weights."
+        ),
         "device": option(str, "cpu", "Where to train: cpu, cuda, cuda:N or mps."),
         "participation": option(str, "bernoulli", "Who is online: bernoulli, markov or trace."),
         **_PARTICIPATION,

@@ -29,7 +29,7 @@ class TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     learning_rate: float
     momentum: float = 0.0
     weight_decay: float = 0.0
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
     seed: int = 0
 
     @classmethod

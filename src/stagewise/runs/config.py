@@ -129,7 +129,7 @@ class RunConfig(_Table, frozen=True, kw_only=True):
     learning_rate: float
     momentum: float = 0.0
     weight_decay: float = 0.0
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
     device: str = "cpu"
     """Where to train: `cpu`, `cuda`, `cuda:N` or `mps`."""
     remedy: Remedy | None = None

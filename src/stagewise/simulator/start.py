@@ -104,8 +104,9 @@ def simulate(
         A name, or a function that makes a module; by default as goes with the data set.
     learning_rate, momentum, weight_decay : float, optional
         Of each local step; the learning rate follows the model by default.
-    dtype : {"float32", "float64"}
-        Of the model's weights.
+    dtype : {"float32", "float64", "bfloat16"}
+        Of the model's weights; with `bfloat16` they are float32, and training multiplies matrices in
+        bfloat16.
     device : str
         Where to train: `cpu`, `cuda`, `cuda:N` or `mps`.
     participation : Participation or sequence of Round

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from stagewise.datasets.dataset import ImageArray
+from stagewise.training.bfloat16 import numbers
 from stagewise.training.data import TrainingData
 from stagewise.training.jobs import (
     IMAGES_AT_ONCE,
@@ -24,7 +25,11 @@ from stagewise.world.scenario import FloatArray, IntArray
 
 
 class BatchedBackend:
-    """Trains clients side by side with layers of our own; cross entropy is the loss."""
+    """Trains clients side by side with layers of our own; cross entropy is the loss.
+
+    The products of convolutions have the type that the settings say, those of linear layers, which
+    are few, that of the weights.
+    """
 
     def __init__(self, settings: TrainingSettings, data: TrainingData, network: Network) -> None:
         self._settings, self._data, self._network = settings, data, network
@@ -44,7 +49,7 @@ class BatchedBackend:
         vectors = self._workspace.array("vectors", clients, self._layout.length)
         gradients = self._workspace.array("gradients", clients, self._layout.length)
         torch.index_select(buffers.models, 0, torch.tensor(job.rows), out=vectors)
-        images = self._image_buffer(clients, samples.shape[-1])
+        images = self._image_buffer(clients, samples.shape[-1], self._settings.products)
         layers = self._layers(images, vectors)
         for place, layer in enumerate(layers):
             layer.bind_backward(self._parts(place, gradients), first=place == 0)
@@ -77,7 +82,7 @@ class BatchedBackend:
         if job.client is not None:
             own = data.samples(job.client).numpy()
             source, all_labels = data.train_images.numpy(), data.train_labels
-        images = self._image_buffer(1, IMAGES_AT_ONCE)
+        images = self._image_buffer(1, IMAGES_AT_ONCE, self._settings.dtype)
         layers = self._layers(images, buffers.models[:1])
         correct, loss = 0, 0.0
         for start in range(job.start, job.stop, IMAGES_AT_ONCE):
@@ -105,28 +110,35 @@ class BatchedBackend:
             samples[:, place, size:] = own[0]
         return samples, sizes
 
-    def _image_buffer(self, clients: int, batch: int) -> Tensor:
-        """Where the images of a step go, framed by the padding of the first convolution."""
+    def _image_buffer(self, clients: int, batch: int, products: torch.dtype) -> Tensor:
+        """Where the images of a step go, framed by the padding of the first convolution.
+
+        Its type is that of the products of convolutions.
+        """
         channels, height, width = self._data.train_images.shape[1:]
         frame = 2 * self._network.paddings[0]
-        images = self._workspace.array(
-            "images", clients, channels, height + frame, width + frame, batch
-        )
+        shape = (clients, channels, height + frame, width + frame, batch)
+        dtype = products if self._network.convolutions else self._settings.dtype
+        images = self._workspace.array("images", *shape, dtype=dtype)
         if frame:
             images.zero_()
         return images
 
     def _gather(self, source: ImageArray, samples: IntArray, images: Tensor) -> None:
         padding = self._network.paddings[0]
-        gather_images(source, samples, self._scale, self._shift, padding, images.numpy())
+        gather_images(source, samples, self._scale, self._shift, padding, numbers(images))
 
     def _layers(self, images: Tensor, vectors: Tensor) -> list[Layer]:
         """The layers of the network over `images`, with the weights of `vectors`."""
         network, layers, inputs = self._network, list[Layer](), images
         for layer, padding in zip(network.convolutions, network.paddings[1:], strict=True):
             weights = self._parts(len(layers), vectors)
+            depth, last = len(layers), layer is network.convolutions[-1]
+            output_dtype = self._settings.dtype if last else inputs.dtype
             layers.append(
-                ConvolutionLayer(layer, inputs, len(layers), padding, weights, self._workspace)
+                ConvolutionLayer(
+                    layer, inputs, depth, padding, weights, self._workspace, output_dtype
+                )
             )
             inputs = layers[-1].outputs
         inputs = inputs.view(len(inputs), -1, inputs.shape[-1])

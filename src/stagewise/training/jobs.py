@@ -16,7 +16,7 @@ from stagewise.training.batches import draw_batches
 from stagewise.training.device import CPU, device_of
 from stagewise.training.layout import WeightLayout
 from stagewise.training.network import Network, read_network
-from stagewise.training.task import DTYPES, LocalTraining, TrainingTask
+from stagewise.training.task import PRECISIONS, LocalTraining, TrainingTask
 from stagewise.world.scenario import FloatArray, IntArray
 
 IMAGES_AT_ONCE = 100
@@ -77,6 +77,9 @@ class TrainingSettings(LocalTraining):
     network: Network | None
     """The model's layers where `BatchedBackend` can train them, which needs the CPU."""
     dtype: torch.dtype
+    """Of weights, and of all that is evaluated."""
+    products: torch.dtype
+    """Of the products of matrices in training."""
     batch_sizes: IntArray
     device: torch.device
 
@@ -89,7 +92,8 @@ class TrainingSettings(LocalTraining):
             **{field.name: getattr(task, field.name) for field in fields(LocalTraining)},
             builder=task.builder,
             network=read_network(task.builder()) if batched else None,
-            dtype=DTYPES[task.dtype],
+            dtype=PRECISIONS[task.dtype].weights,
+            products=PRECISIONS[task.dtype].products,
             batch_sizes=task.batch_sizes,
             device=device,
         )

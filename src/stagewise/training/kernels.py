@@ -3,11 +3,13 @@
 Arrays have the client first and the sample of the batch last: the innermost loops run over
 neighbouring numbers. A *column* is one position of the pooled image in one sample of the batch,
 (row * width + column of the image) * batch + sample; columns may be followed by unused numbers.
+What goes into a matrix product, or comes out of it, may be bits of bfloat16.
 """
 
 import math
 
 from stagewise.compiled import compiled
+from stagewise.training.bfloat16 import recoded
 
 NO_WINNER = 4
 
@@ -27,8 +29,8 @@ def gather_images(images, samples, scale, shift, padding, out):
             for y in range(height):
                 for x in range(width):
                     for b in range(batch):
-                        value = images[samples[client, b], channel, y, x]
-                        out[client, channel, y + padding, x + padding, b] = value * slope + offset
+                        value = images[samples[client, b], channel, y, x] * slope + offset
+                        out[client, channel, y + padding, x + padding, b] = recoded(value, out)
 
 
 @compiled
@@ -48,8 +50,8 @@ def place_kernels(weights, biases, side, channels, matrix):
                 for i in range(side):
                     for n in range(run):
                         value = weights[client, f, i * run + n]
-                        matrix[client, row, first + i * wide + n] = value
-                matrix[client, row, wide * (side + 1)] = biases[client, f]
+                        matrix[client, row, first + i * wide + n] = recoded(value, matrix)
+                matrix[client, row, wide * (side + 1)] = recoded(biases[client, f], matrix)
 
 
 @compiled
@@ -62,19 +64,19 @@ def collect_kernel_gradients(matrix, side, channels, weights, biases):
     run, wide = side * channels, (side + 1) * channels
     for client in range(clients):
         for f in range(filters):
-            bias = matrix[client, wide * (side + 1), f]
+            bias = recoded(matrix[client, wide * (side + 1), f], biases)
             for place in range(1, 4):
-                bias += matrix[client, wide * (side + 1), place * filters + f]
+                bias += recoded(matrix[client, wide * (side + 1), place * filters + f], biases)
             biases[client, f] = bias
         for i in range(side):
             for n in range(run):
                 row = i * wide + n
                 for f in range(filters):
                     weights[client, f, i * run + n] = (
-                        matrix[client, row, f]
-                        + matrix[client, row + channels, filters + f]
-                        + matrix[client, row + wide, 2 * filters + f]
-                        + matrix[client, row + wide + channels, 3 * filters + f]
+                        recoded(matrix[client, row, f], weights)
+                        + recoded(matrix[client, row + channels, filters + f], weights)
+                        + recoded(matrix[client, row + wide, 2 * filters + f], weights)
+                        + recoded(matrix[client, row + wide + channels, 3 * filters + f], weights)
                     )
 
 
@@ -100,7 +102,7 @@ def unfold(images, size, height, width, patches):
                                 ]
                     row += 1
         for column in range(height * width * batch):
-            patches[client, row, column] = 1
+            patches[client, row, column] = recoded(1.0, patches)
 
 
 @compiled
@@ -117,9 +119,9 @@ def fold(patches, size, height, width, images):
                         for x in range(width):
                             column = (y * width + x) * batch
                             for b in range(batch):
-                                images[client, channel, 2 * y + i, 2 * x + j, b] += patches[
-                                    client, row, column + b
-                                ]
+                                images[client, channel, 2 * y + i, 2 * x + j, b] += recoded(
+                                    patches[client, row, column + b], images
+                                )
                     row += 1
 
 
@@ -147,7 +149,7 @@ def pool(slabs, padding, out, winner):
                         if best <= 0:
                             best = 0
                             which = NO_WINNER
-                        out[client, f, y + padding, x + padding, b] = best
+                        out[client, f, y + padding, x + padding, b] = recoded(best, out)
                         winner[client, f, y, x, b] = which
 
 
@@ -166,7 +168,7 @@ def unpool(gradient, padding, winner, slabs):
                             value = gradient[client, f, y + padding, x + padding, b]
                             if winner[client, f, y, x, b] != slab:
                                 value = 0
-                            slabs[client, row, column + b] = value
+                            slabs[client, row, column + b] = recoded(value, slabs)
 
 
 @compiled

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stagewise.training.bfloat16 import numbers
 from stagewise.training.kernels import (
     collect_kernel_gradients,
     fold,
@@ -45,11 +46,13 @@ class ConvolutionLayer:
         next_padding: int,
         weights: WeightAndBias,
         workspace: Workspace,
+        output_dtype: torch.dtype,
     ) -> None:
         """`inputs` are framed by the layer's own padding, `outputs` by that of the next layer.
 
-        `depth` is the number of convolutions before this one. Its slabs share their memory with the
-        patches of the next: when one is filled, the other has been used.
+        The type of `inputs` is that of the products, and that of gradients is the weights'. `depth` is
+        the number of convolutions before this one. Its slabs share their memory with the patches of the
+        next: when one is filled, the other has been used.
         """
         clients, channels, height, width, batch = inputs.shape
         rows, columns = layer.pooled(height), layer.pooled(width)
@@ -59,13 +62,14 @@ class ConvolutionLayer:
         self._patch_shape = (layer.kernel + 1, rows, columns)
         self._weights = _flat(weights)
         length = (layer.kernel + 1) ** 2 * channels + 1
-        self._matrix = workspace.array(f"matrix {depth}", clients, 4 * layer.filters, length)
+        self._matrix = self._product(f"matrix {depth}", clients, 4 * layer.filters, length)
         self._patches = self._columns(depth, length)
         self._slabs = self._columns(depth + 1, 4 * layer.filters)
         winner_shape = (clients, layer.filters, rows, columns, batch)
         self._winner = workspace.array(f"winner {depth}", *winner_shape, dtype=torch.uint8).numpy()
         frame = (rows + 2 * next_padding, columns + 2 * next_padding)
-        self.outputs = workspace.array(f"outputs {depth}", clients, layer.filters, *frame, batch)
+        output_shape = (clients, layer.filters, *frame, batch)
+        self.outputs = workspace.array(f"outputs {depth}", *output_shape, dtype=output_dtype)
         if next_padding:
             self.outputs.zero_()
 
@@ -74,17 +78,17 @@ class ConvolutionLayer:
         self._gradients = _flat(gradients)
         clients, rows, length = self._matrix.shape
         name = f"matrix gradient {self._depth}"
-        self._matrix_gradient = self._workspace.array(name, clients, length, rows)
+        self._matrix_gradient = self._product(name, clients, length, rows)
         name = f"input gradient {self._depth}"
         shape = self._inputs.shape
         self._input_gradient = None if first else self._workspace.array(name, *shape)
 
     def forward(self) -> None:
         """Fill `outputs` from the inputs."""
-        place_kernels(*self._weights, *self._kernel_shape, self._matrix.numpy())
-        unfold(self._inputs.numpy(), *self._patch_shape, self._patches.whole)
+        place_kernels(*self._weights, *self._kernel_shape, numbers(self._matrix))
+        unfold(numbers(self._inputs), *self._patch_shape, self._patches.whole)
         torch.bmm(self._matrix, self._patches.used, out=self._slabs.used)
-        pool(self._slabs.whole, self._next_padding, self.outputs.numpy(), self._winner)
+        pool(self._slabs.whole, self._next_padding, numbers(self.outputs), self._winner)
 
     def backward(self, gradient: Tensor) -> Tensor | None:
         """Fill the gradients of weight and bias from that of `outputs`; return that of the inputs."""
@@ -92,12 +96,12 @@ class ConvolutionLayer:
         unpool(framed, self._next_padding, self._winner, self._slabs.whole)
         slabs, patches = self._slabs.used, self._patches.used
         torch.bmm(patches, slabs.transpose(1, 2), out=self._matrix_gradient)
-        matrix = self._matrix_gradient.numpy()
+        matrix = numbers(self._matrix_gradient)
         collect_kernel_gradients(matrix, *self._kernel_shape, *self._gradients)
         if self._input_gradient is None:
             return None
         # The patches are used up: their gradient takes their place.
-        torch.bmm(self._matrix[:, :, :-1].transpose(1, 2), slabs, out=patches[:, :-1])
+        torch.bmm(self._matrix.transpose(1, 2), slabs, out=patches)
         fold(self._patches.whole, *self._patch_shape, self._input_gradient.numpy())
         return self._input_gradient
 
@@ -105,10 +109,16 @@ class ConvolutionLayer:
         clients, batch = self._inputs.shape[0], self._inputs.shape[-1]
         _, height, width = self._patch_shape
         used = height * width * batch
-        lines = -(-used // CACHE_LINE)
-        stride = CACHE_LINE * (lines + 1 - lines % 2)
-        whole = self._workspace.array(f"columns {depth}", clients, rows, stride)
-        return _Columns(whole.numpy(), whole[:, :, :used])
+        stride = used
+        if self._inputs.dtype != torch.bfloat16:  # whose products copy what has gaps
+            lines = -(-used // CACHE_LINE)
+            stride = CACHE_LINE * (lines + 1 - lines % 2)
+        whole = self._product(f"columns {depth}", clients, rows, stride)
+        return _Columns(numbers(whole), whole[:, :, :used])
+
+    def _product(self, name: str, *shape: int) -> Tensor:
+        """A factor or the result of a matrix product."""
+        return self._workspace.array(name, *shape, dtype=self._inputs.dtype)
 
 
 class _Columns(NamedTuple):

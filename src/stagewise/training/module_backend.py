@@ -1,6 +1,7 @@
 """Training of any module: one resident model whose tensors are views of a flat vector."""
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -91,8 +92,10 @@ class ModuleBackend:
         velocity: list[Tensor] = []
         for step, batch in enumerate(batches):
             samples = own[batch]
-            outputs = self._model(self._inputs(data.train_images[samples]))
-            loss = settings.loss(outputs, data.train_labels[samples])
+            inputs = self._inputs(data.train_images[samples])
+            with self._products():
+                outputs = self._model(inputs)
+            loss = settings.loss(outputs.to(settings.dtype), data.train_labels[samples])
             losses.append(loss.item())
             if not math.isfinite(losses[-1]):
                 raise diverged(client, job, step, losses[-1])
@@ -115,6 +118,13 @@ class ModuleBackend:
             change = tuple(velocity)
         torch._foreach_add_(self._trained, change, alpha=-settings.learning_rate)
         return velocity
+
+    def _products(self) -> AbstractContextManager[object]:
+        """Within it matrices are multiplied as the settings say."""
+        settings = self._settings
+        if settings.products == settings.dtype:
+            return nullcontext()
+        return torch.autocast(settings.device.type, settings.products)
 
     def _inputs(self, images: Tensor) -> Tensor:
         """Images as the model reads them: scaled by the mean and deviation of their channels."""

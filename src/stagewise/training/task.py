@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,9 +21,23 @@ from stagewise.world.scenario import FloatArray, IntArray
 Loss = Callable[[Tensor, Tensor], Tensor]
 """The mean loss of a batch from the model's outputs and the labels."""
 
-Precision = Literal["float32", "float64"]
+PrecisionName = Literal["float32", "float64", "bfloat16"]
 
-DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "float64": torch.float64}
+
+class Precision(NamedTuple):
+    """How exactly a model is trained."""
+
+    weights: torch.dtype
+    """Of weights, their sums, and all that is evaluated."""
+    products: torch.dtype
+    """Of the products of matrices in training."""
+
+
+PRECISIONS: dict[str, Precision] = {
+    "float32": Precision(torch.float32, torch.float32),
+    "float64": Precision(torch.float64, torch.float64),
+    "bfloat16": Precision(torch.float32, torch.bfloat16),
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,8 @@ class TrainingTask(LocalTraining):
     """L, the edge aggregations in a round."""
     batch_fraction: FloatArray
     """The share of its data a client takes for a mini-batch, shape (clients,)."""
-    dtype: Precision = "float32"
+    dtype: PrecisionName = "float32"
+    """With `bfloat16` training multiplies matrices in it, while weights remain float32."""
     device: str = "cpu"
     """`cpu`, `cuda`, `cuda:N` or `mps`: where clients train and models are evaluated."""
 
@@ -73,7 +88,7 @@ class TrainingTask(LocalTraining):
         finite("momentum", self.momentum, 0)
         finite("weight_decay", self.weight_decay, 0)
         seed_number(self.seed)
-        one_of("dtype", self.dtype, DTYPES)
+        one_of("dtype", self.dtype, PRECISIONS)
         if device_of(self.device).type == "mps" and self.dtype != "float32":
             raise StagewiseError(f"dtype = {shown(self.dtype)}: must be float32 on the device mps")
         fraction = np.asarray(self.batch_fraction)

@@ -39,6 +39,7 @@ def measure_training(
                 setting.seed if setting.training_seed is None else setting.training_seed,
                 model=setting.model,
                 learning_rate=setting.learning_rate or _learning_rate_of_regime(setting),
+                dtype=setting.dtype,
                 device=device,
                 participation=rounds,
                 evaluate_every=setting.evaluate_every,
