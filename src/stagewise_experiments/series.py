@@ -10,7 +10,7 @@ from stagewise_experiments.experiment import Axis, Experiment, Point, Value
 from stagewise_experiments.names import dataset_name
 from stagewise_experiments.quantities import BESIDE, Outputs, accuracy_curve, quantity
 from stagewise_experiments.results import CellResult, Result
-from stagewise_experiments.statistics import Estimate, estimate
+from stagewise_experiments.statistics import SLACK, Estimate, estimate
 
 BySeed = dict[int, float]
 Place = tuple[str, Point]
@@ -46,7 +46,7 @@ class Comparison:
     """Seeds that are left out because only one missed the target in some pairs, only the other in
     others."""
     ties: int = 0
-    """Pairs that count as equal, being a round apart."""
+    """Pairs that count as equal, being apart by what a round costs or less."""
     resolution: float = 0.0
     """By how much the interval is longer at either end, since targets are reached in whole rounds."""
 
@@ -150,7 +150,8 @@ class Series:
         """The log-ratios of the first place of each pair to the second, or their `differences`.
 
         To a target, runs of as many rounds are compared exactly. Others are known to one round: with
-        `ties` those that are one round apart are equal; without, the interval is longer by a round.
+        `ties` those are equal that are apart by no more than a round of either costs; without, the
+        interval is longer by a round.
         """
         collected: dict[int, list[float]] = {}
         steps: dict[int, list[float]] = {}
@@ -166,13 +167,14 @@ class Series:
                     both += 1
                     continue
                 of_a, of_b = (self._rounds(name, at, seed) for at in (ours_at, theirs_at))
-                tie = ties and 0 < abs(of_a - of_b) <= 1
+                step, round_of_either = 0.0, 0.0
+                if of_a != of_b and math.isfinite(a - b):
+                    round_of_either = max(a / of_a, b / of_b)
+                    step = round_of_either if differences else math.log1p(1 / min(of_a, of_b))
+                tie = ties and 0 < round_of_either >= abs(a - b) - SLACK
                 tied += tie
                 collected.setdefault(seed, []).append(0.0 if tie else _apart(a, b, differences))
-                step = 0.0
-                if not ties and of_a != of_b and math.isfinite(a - b):
-                    step = max(a / of_a, b / of_b) if differences else 1 / min(of_a, of_b)
-                steps.setdefault(seed, []).append(step if differences else math.log1p(step))
+                steps.setdefault(seed, []).append(0.0 if ties else step)
         means = {seed: _mean(values) for seed, values in collected.items()}
         told = {seed: mean for seed, mean in means.items() if not math.isnan(mean)}
         return Comparison(

@@ -99,12 +99,15 @@ def steps(policies: dict[str, tuple[float, int]]) -> Series:
     [
         ((1.0, 10), (1.05, 10), False),  # as many rounds: measured exactly
         ((1.0, 10), (1.0, 11), True),
-        ((3.0, 11), (1.0, 10), True),
+        ((1.2, 10), (1.0, 11), True),
+        ((1.3, 10), (1.0, 11), False),  # two of the cheaper rounds, and more than one of the other
+        ((3.0, 11), (1.0, 10), False),
         ((1.0, 10), (1.0, 12), False),
-        ((1.0, 10), (3.0, 4), False),
+        ((1.0, 10), (3.0, 4), True),  # one of the more expensive rounds would turn it
+        ((1.0, 10), (3.0, 5), False),
     ],
 )
-def test_one_round_apart_is_a_tie_where_ties_count(
+def test_apart_by_a_round_or_less_is_a_tie_where_ties_count(
     ours: tuple[float, int], theirs: tuple[float, int], tie: bool
 ) -> None:
     found = steps({OURS: ours, THEIRS: theirs})
