@@ -186,7 +186,7 @@ def lasting_folder() -> Path | None:
     digest = hashlib.sha256(repr(made_for).encode())
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         source = path.read_bytes()
-        if b"stagewise.compiled import" in source:
+        if b"stagewise.compiled import" in source or b"numba.extending import" in source:
             digest.update(f"{path.resolve()} {path.stat().st_mtime_ns} ".encode() + source)
     name = digest.hexdigest()[:16]
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

@@ -106,7 +106,7 @@ def _against_limit(series: Series, claim: Claim, point: Point, limit: float, sig
 def _against_policy(series: Series, claim: Claim, point: Point, other: str, sign: int) -> Finding:
     differences = by_differences(claim)
     places: list[Place] = [(claim.policy, point), (other, point)]
-    found = series.compare(claim.quantity, [(places[0], places[1])], differences, ties=True)
+    found = series.compare(claim.quantity, [(places[0], places[1])], differences)
     if not found.runs:
         return Finding(NO_VALUE)
     link = f" {'against' if differences else 'over'} {policy_name(other)}"
@@ -115,7 +115,7 @@ def _against_policy(series: Series, claim: Claim, point: Point, other: str, sign
     beside = series.feasible_text(claim.quantity, (claim.policy, other), [point])
     text += f" ({beside})" if beside else ""
     line = sign * claim.margin if differences else math.log1p(sign * claim.margin)
-    equal = not claim.strict and not found.ties  # of two that tie, either may be the less
+    equal = not claim.strict and not found.resolution  # a round apart, either may be the less
     outcome = _outcome(found.estimate, line, sign, found.obstacle, equal)
     question = (claim.quantity, other, line, sign)
     return Finding(text, *outcome, against=other, cells=series.keys(places), question=question)
@@ -137,7 +137,7 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
     start = f"{axis} = {value_text(first)}"
     for point in series.points_at({**claim.at, axis: first}):
         places: list[Place] = [(claim.policy, {**point, axis: last}), (claim.policy, point)]
-        found = series.compare(claim.quantity, [(places[0], places[1])], differences, ties=True)
+        found = series.compare(claim.quantity, [(places[0], places[1])], differences)
         if not found.runs:
             yield Finding(NO_VALUE)
             continue

@@ -139,8 +139,8 @@ class _Check:
             self.of_policy(f"{where}.at_most", name)
         for name in claim.at_least:
             self.of_policy(f"{where}.at_least", name)
-        self.of_axis(f"{where}.rises_with", claim.rises_with)
-        self.of_axis(f"{where}.falls_with", claim.falls_with)
+        self.growing(f"{where}.rises_with", claim.rises_with, claim)
+        self.growing(f"{where}.falls_with", claim.falls_with, claim)
         if claim.ends is not None:
             axis = claim.rises_with or claim.falls_with
             if axis is None:
@@ -224,6 +224,14 @@ class _Check:
     def of_axis(self, where: str, name: str | None) -> None:
         if name is not None:
             self.one(where, name, [axis.name for axis in self.experiment.axes])
+
+    def growing(self, where: str, name: str | None, claim: Claim) -> None:
+        """An axis along which a claim goes, from its first value to its last unless it has ends."""
+        self.of_axis(where, name)
+        for axis in self.experiment.axes:
+            numbers = [value for value in axis.values if isinstance(value, int | float)]
+            if axis.name == name and claim.ends is None and numbers != sorted(numbers):
+                self.refuse(where, name, "its values must rise, or the claim must have ends")
 
     def of_policy(self, where: str, name: str | None) -> None:
         if name is not None:

@@ -10,7 +10,7 @@ from stagewise_experiments.experiment import Axis, Experiment, Point, Value
 from stagewise_experiments.names import dataset_name
 from stagewise_experiments.quantities import BESIDE, Outputs, accuracy_curve, quantity
 from stagewise_experiments.results import CellResult, Result
-from stagewise_experiments.statistics import SLACK, Estimate, estimate
+from stagewise_experiments.statistics import Estimate, estimate
 
 BySeed = dict[int, float]
 Place = tuple[str, Point]
@@ -45,8 +45,6 @@ class Comparison:
     contradictory: int = 0
     """Seeds that are left out because only one missed the target in some pairs, only the other in
     others."""
-    ties: int = 0
-    """Pairs that count as equal, being apart by what a round costs or less."""
     resolution: float = 0.0
     """By how much the interval is longer at either end, since targets are reached in whole rounds."""
 
@@ -141,21 +139,16 @@ class Series:
         return None if found is None else found.mapped(math.exp)
 
     def compare(
-        self,
-        name: str,
-        pairs: Iterable[tuple[Place, Place]],
-        differences: bool = False,
-        ties: bool = False,
+        self, name: str, pairs: Iterable[tuple[Place, Place]], differences: bool = False
     ) -> Comparison:
         """The log-ratios of the first place of each pair to the second, or their `differences`.
 
-        To a target, runs of as many rounds are compared exactly. Others are known to one round: with
-        `ties` those are equal that are apart by no more than a round of either costs; without, the
-        interval is longer by a round.
+        To a target, runs of as many rounds are compared exactly. Others are known to one round, and
+        the interval is longer by it.
         """
         collected: dict[int, list[float]] = {}
         steps: dict[int, list[float]] = {}
-        runs = first = second = both = tied = 0
+        runs = first = second = both = 0
         for ours_at, theirs_at in pairs:
             ours, theirs = self.values(name, *ours_at), self.values(name, *theirs_at)
             for seed in sorted(ours.keys() & theirs.keys()):
@@ -167,14 +160,11 @@ class Series:
                     both += 1
                     continue
                 of_a, of_b = (self._rounds(name, at, seed) for at in (ours_at, theirs_at))
-                step, round_of_either = 0.0, 0.0
+                collected.setdefault(seed, []).append(_apart(a, b, differences))
+                step = 0.0
                 if of_a != of_b and math.isfinite(a - b):
-                    round_of_either = max(a / of_a, b / of_b)
-                    step = round_of_either if differences else math.log1p(1 / min(of_a, of_b))
-                tie = ties and 0 < round_of_either >= abs(a - b) - SLACK
-                tied += tie
-                collected.setdefault(seed, []).append(0.0 if tie else _apart(a, b, differences))
-                steps.setdefault(seed, []).append(0.0 if ties else step)
+                    step = max(a / of_a, b / of_b) if differences else 1 / min(of_a, of_b)
+                steps.setdefault(seed, []).append(step if differences else math.log1p(step))
         means = {seed: _mean(values) for seed, values in collected.items()}
         told = {seed: mean for seed, mean in means.items() if not math.isnan(mean)}
         return Comparison(
@@ -183,7 +173,6 @@ class Series:
             (first, second),
             both,
             contradictory=len(means) - len(told),
-            ties=tied,
             resolution=_mean([_mean(steps[seed]) for seed in told]) if told else 0.0,
         )
 

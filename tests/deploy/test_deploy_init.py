@@ -222,6 +222,8 @@ class TestPrograms:
         digits = largest_message(TASK)
         assert 2**20 < digits < 2**20 + 2**19
         assert largest_message(msgspec.structs.replace(TASK, model="resnet18")) > 80 * 2**20
+        assert largest_message(msgspec.structs.replace(TASK, dtype="bfloat16")) == digits
+        assert largest_message(msgspec.structs.replace(TASK, dtype="float64")) > digits
 
     @pytest.mark.processes
     def test_the_script_starts_the_supervisor_in_its_folder(

@@ -76,6 +76,7 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 AXIS = tomllib.loads(SMALL)["axes"][0]
+FALLING = AXIS | {"values": AXIS["values"][::-1]}
 WORLDS = {"name": "p", "label": "world", "values": ["plain", "mesh"], "fields": {"mesh": {}}}
 PANEL = tomllib.loads(SMALL)["panels"][0]
 CLAIM = {"text": "so", "quantity": "objective", "policy": "c2e-assoc-only", "below": 1.0}
@@ -160,6 +161,10 @@ PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
         ({"claims": [CLAIM | {"below": None}]}, "claims[0].text = 'so': must have below, above"),
         ({"claims": [CLAIM | {"at_most": ["fedcs"]}]}, "claims[0].at_most = 'fedcs': must be"),
         ({"claims": [CLAIM | {"rises_with": "q"}]}, "claims[0].rises_with = 'q': must be one of p"),
+        (
+            {"claims": [CLAIM | {"falls_with": "p"}], "axes": [FALLING]},
+            "claims[0].falls_with = 'p': its values must rise, or the claim must have ends",
+        ),
         ({"claims": [CLAIM | {"at": {"q": 1}}]}, "claims[0].at = 'q': must be one of p"),
         (
             {"claims": [CLAIM | {"ends": [0.5, 0.9]}]},

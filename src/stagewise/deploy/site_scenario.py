@@ -83,10 +83,11 @@ def site_scenario(site: Site, data_dir: str | Path | None = None) -> tuple[Scena
 def largest_message(task: TaskFile) -> int:
     """The bytes that a message of the deployment may have: its model, and as much again for the rest."""
     from stagewise.models import build_model
+    from stagewise.training.task import PRECISIONS
 
     data = load_dataset(task.dataset, task.data_dir, image_size=task.image_size)
     state = build_model(task.model, data.classes, data.image_shape).state_dict()
-    number_bytes = np.dtype(task.dtype).itemsize
+    number_bytes = PRECISIONS[task.dtype].weights.itemsize
     numbers: int = sum(tensor.numel() for tensor in state.values())
     return OVERHEAD_BYTES + 2 * number_bytes * numbers
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from stagewise.datasets.dataset import ImageArray
-from stagewise.training.bfloat16 import numbers
+from stagewise.training.bfloat16 import as_array
 from stagewise.training.data import TrainingData
 from stagewise.training.jobs import (
     IMAGES_AT_ONCE,
@@ -49,7 +49,7 @@ class BatchedBackend:
         vectors = self._workspace.array("vectors", clients, self._layout.length)
         gradients = self._workspace.array("gradients", clients, self._layout.length)
         torch.index_select(buffers.models, 0, torch.tensor(job.rows), out=vectors)
-        images = self._image_buffer(clients, samples.shape[-1], self._settings.products)
+        images = self._image_buffer(clients, samples.shape[-1], self._settings.product_dtype)
         layers = self._layers(images, vectors)
         for place, layer in enumerate(layers):
             layer.bind_backward(self._parts(place, gradients), first=place == 0)
@@ -110,7 +110,7 @@ class BatchedBackend:
             samples[:, place, size:] = own[0]
         return samples, sizes
 
-    def _image_buffer(self, clients: int, batch: int, products: torch.dtype) -> Tensor:
+    def _image_buffer(self, clients: int, batch: int, product_dtype: torch.dtype) -> Tensor:
         """Where the images of a step go, framed by the padding of the first convolution.
 
         Its type is that of the products of convolutions.
@@ -118,7 +118,7 @@ class BatchedBackend:
         channels, height, width = self._data.train_images.shape[1:]
         frame = 2 * self._network.paddings[0]
         shape = (clients, channels, height + frame, width + frame, batch)
-        dtype = products if self._network.convolutions else self._settings.dtype
+        dtype = product_dtype if self._network.convolutions else self._settings.dtype
         images = self._workspace.array("images", *shape, dtype=dtype)
         if frame:
             images.zero_()
@@ -126,7 +126,7 @@ class BatchedBackend:
 
     def _gather(self, source: ImageArray, samples: IntArray, images: Tensor) -> None:
         padding = self._network.paddings[0]
-        gather_images(source, samples, self._scale, self._shift, padding, numbers(images))
+        gather_images(source, samples, self._scale, self._shift, padding, as_array(images))
 
     def _layers(self, images: Tensor, vectors: Tensor) -> list[Layer]:
         """The layers of the network over `images`, with the weights of `vectors`."""

@@ -78,7 +78,7 @@ class TrainingSettings(LocalTraining):
     """The model's layers where `BatchedBackend` can train them, which needs the CPU."""
     dtype: torch.dtype
     """Of weights, and of all that is evaluated."""
-    products: torch.dtype
+    product_dtype: torch.dtype
     """Of the products of matrices in training."""
     batch_sizes: IntArray
     device: torch.device
@@ -93,7 +93,7 @@ class TrainingSettings(LocalTraining):
             builder=task.builder,
             network=read_network(task.builder()) if batched else None,
             dtype=PRECISIONS[task.dtype].weights,
-            products=PRECISIONS[task.dtype].products,
+            product_dtype=PRECISIONS[task.dtype].products,
             batch_sizes=task.batch_sizes,
             device=device,
         )

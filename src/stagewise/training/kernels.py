@@ -9,7 +9,7 @@ What goes into a matrix product, or comes out of it, may be bits of bfloat16.
 import math
 
 from stagewise.compiled import compiled
-from stagewise.training.bfloat16 import recoded
+from stagewise.training.bfloat16 import decoded, encoded
 
 NO_WINNER = 4
 
@@ -30,7 +30,7 @@ def gather_images(images, samples, scale, shift, padding, out):
                 for x in range(width):
                     for b in range(batch):
                         value = images[samples[client, b], channel, y, x] * slope + offset
-                        out[client, channel, y + padding, x + padding, b] = recoded(value, out)
+                        out[client, channel, y + padding, x + padding, b] = encoded(value, out)
 
 
 @compiled
@@ -50,8 +50,8 @@ def place_kernels(weights, biases, side, channels, matrix):
                 for i in range(side):
                     for n in range(run):
                         value = weights[client, f, i * run + n]
-                        matrix[client, row, first + i * wide + n] = recoded(value, matrix)
-                matrix[client, row, wide * (side + 1)] = recoded(biases[client, f], matrix)
+                        matrix[client, row, first + i * wide + n] = encoded(value, matrix)
+                matrix[client, row, wide * (side + 1)] = encoded(biases[client, f], matrix)
 
 
 @compiled
@@ -64,19 +64,19 @@ def collect_kernel_gradients(matrix, side, channels, weights, biases):
     run, wide = side * channels, (side + 1) * channels
     for client in range(clients):
         for f in range(filters):
-            bias = recoded(matrix[client, wide * (side + 1), f], biases)
+            bias = decoded(matrix[client, wide * (side + 1), f])
             for place in range(1, 4):
-                bias += recoded(matrix[client, wide * (side + 1), place * filters + f], biases)
+                bias += decoded(matrix[client, wide * (side + 1), place * filters + f])
             biases[client, f] = bias
         for i in range(side):
             for n in range(run):
                 row = i * wide + n
                 for f in range(filters):
                     weights[client, f, i * run + n] = (
-                        recoded(matrix[client, row, f], weights)
-                        + recoded(matrix[client, row + channels, filters + f], weights)
-                        + recoded(matrix[client, row + wide, 2 * filters + f], weights)
-                        + recoded(matrix[client, row + wide + channels, 3 * filters + f], weights)
+                        decoded(matrix[client, row, f])
+                        + decoded(matrix[client, row + channels, filters + f])
+                        + decoded(matrix[client, row + wide, 2 * filters + f])
+                        + decoded(matrix[client, row + wide + channels, 3 * filters + f])
                     )
 
 
@@ -102,7 +102,7 @@ def unfold(images, size, height, width, patches):
                                 ]
                     row += 1
         for column in range(height * width * batch):
-            patches[client, row, column] = recoded(1.0, patches)
+            patches[client, row, column] = encoded(1.0, patches)
 
 
 @compiled
@@ -119,8 +119,8 @@ def fold(patches, size, height, width, images):
                         for x in range(width):
                             column = (y * width + x) * batch
                             for b in range(batch):
-                                images[client, channel, 2 * y + i, 2 * x + j, b] += recoded(
-                                    patches[client, row, column + b], images
+                                images[client, channel, 2 * y + i, 2 * x + j, b] += decoded(
+                                    patches[client, row, column + b]
                                 )
                     row += 1
 
@@ -139,17 +139,17 @@ def pool(slabs, padding, out, winner):
                 for x in range(width):
                     column = (y * width + x) * batch
                     for b in range(batch):
-                        best = slabs[client, f, column + b]
+                        best = decoded(slabs[client, f, column + b])
                         which = 0
                         for slab in range(1, 4):
-                            value = slabs[client, slab * filters + f, column + b]
+                            value = decoded(slabs[client, slab * filters + f, column + b])
                             if value > best:
                                 best = value
                                 which = slab
                         if best <= 0:
                             best = 0
                             which = NO_WINNER
-                        out[client, f, y + padding, x + padding, b] = recoded(best, out)
+                        out[client, f, y + padding, x + padding, b] = encoded(best, out)
                         winner[client, f, y, x, b] = which
 
 
@@ -168,7 +168,7 @@ def unpool(gradient, padding, winner, slabs):
                             value = gradient[client, f, y + padding, x + padding, b]
                             if winner[client, f, y, x, b] != slab:
                                 value = 0
-                            slabs[client, row, column + b] = recoded(value, slabs)
+                            slabs[client, row, column + b] = encoded(value, slabs)
 
 
 @compiled

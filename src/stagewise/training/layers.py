@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stagewise.training.bfloat16 import numbers
+from stagewise.training.bfloat16 import as_array
 from stagewise.training.kernels import (
     collect_kernel_gradients,
     fold,
@@ -62,7 +62,7 @@ class ConvolutionLayer:
         self._patch_shape = (layer.kernel + 1, rows, columns)
         self._weights = _flat(weights)
         length = (layer.kernel + 1) ** 2 * channels + 1
-        self._matrix = self._product(f"matrix {depth}", clients, 4 * layer.filters, length)
+        self._matrix = self._matrix_buffer(f"matrix {depth}", clients, 4 * layer.filters, length)
         self._patches = self._columns(depth, length)
         self._slabs = self._columns(depth + 1, 4 * layer.filters)
         winner_shape = (clients, layer.filters, rows, columns, batch)
@@ -78,17 +78,17 @@ class ConvolutionLayer:
         self._gradients = _flat(gradients)
         clients, rows, length = self._matrix.shape
         name = f"matrix gradient {self._depth}"
-        self._matrix_gradient = self._product(name, clients, length, rows)
+        self._matrix_gradient = self._matrix_buffer(name, clients, length, rows)
         name = f"input gradient {self._depth}"
         shape = self._inputs.shape
         self._input_gradient = None if first else self._workspace.array(name, *shape)
 
     def forward(self) -> None:
         """Fill `outputs` from the inputs."""
-        place_kernels(*self._weights, *self._kernel_shape, numbers(self._matrix))
-        unfold(numbers(self._inputs), *self._patch_shape, self._patches.whole)
+        place_kernels(*self._weights, *self._kernel_shape, as_array(self._matrix))
+        unfold(as_array(self._inputs), *self._patch_shape, self._patches.whole)
         torch.bmm(self._matrix, self._patches.used, out=self._slabs.used)
-        pool(self._slabs.whole, self._next_padding, numbers(self.outputs), self._winner)
+        pool(self._slabs.whole, self._next_padding, as_array(self.outputs), self._winner)
 
     def backward(self, gradient: Tensor) -> Tensor | None:
         """Fill the gradients of weight and bias from that of `outputs`; return that of the inputs."""
@@ -96,7 +96,7 @@ class ConvolutionLayer:
         unpool(framed, self._next_padding, self._winner, self._slabs.whole)
         slabs, patches = self._slabs.used, self._patches.used
         torch.bmm(patches, slabs.transpose(1, 2), out=self._matrix_gradient)
-        matrix = numbers(self._matrix_gradient)
+        matrix = as_array(self._matrix_gradient)
         collect_kernel_gradients(matrix, *self._kernel_shape, *self._gradients)
         if self._input_gradient is None:
             return None
@@ -110,13 +110,13 @@ class ConvolutionLayer:
         _, height, width = self._patch_shape
         used = height * width * batch
         stride = used
-        if self._inputs.dtype != torch.bfloat16:  # whose products copy what has gaps
+        if self._inputs.dtype != torch.bfloat16:  # its products would copy rows with gaps
             lines = -(-used // CACHE_LINE)
             stride = CACHE_LINE * (lines + 1 - lines % 2)
-        whole = self._product(f"columns {depth}", clients, rows, stride)
-        return _Columns(numbers(whole), whole[:, :, :used])
+        whole = self._matrix_buffer(f"columns {depth}", clients, rows, stride)
+        return _Columns(as_array(whole), whole[:, :, :used])
 
-    def _product(self, name: str, *shape: int) -> Tensor:
+    def _matrix_buffer(self, name: str, *shape: int) -> Tensor:
         """A factor or the result of a matrix product."""
         return self._workspace.array(name, *shape, dtype=self._inputs.dtype)
 

@@ -122,9 +122,9 @@ class ModuleBackend:
     def _products(self) -> AbstractContextManager[object]:
         """Within it matrices are multiplied as the settings say."""
         settings = self._settings
-        if settings.products == settings.dtype:
+        if settings.product_dtype == settings.dtype:
             return nullcontext()
-        return torch.autocast(settings.device.type, settings.products)
+        return torch.autocast(settings.device.type, settings.product_dtype)
 
     def _inputs(self, images: Tensor) -> Tensor:
         """Images as the model reads them: scaled by the mean and deviation of their channels."""

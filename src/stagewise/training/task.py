@@ -89,8 +89,11 @@ class TrainingTask(LocalTraining):
         finite("weight_decay", self.weight_decay, 0)
         seed_number(self.seed)
         one_of("dtype", self.dtype, PRECISIONS)
-        if device_of(self.device).type == "mps" and self.dtype != "float32":
+        device = device_of(self.device).type
+        if device == "mps" and self.dtype != "float32":
             raise StagewiseError(f"dtype = {shown(self.dtype)}: must be float32 on the device mps")
+        if device == "cuda" and self.dtype == "bfloat16" and not torch.cuda.is_bf16_supported():
+            raise StagewiseError(f"dtype = 'bfloat16': the device {self.device} has none")
         fraction = np.asarray(self.batch_fraction)
         if fraction.shape != (len(self.data_sizes),):
             raise StagewiseError(
