@@ -39,6 +39,7 @@ IDS = [
     "fig-optimality",
     "fig-causes-cost",
     "fig-causes-accuracy",
+    "fig-causes-edges",
     "fig-traces",
     "fig-to-target",
     "fig-to-target-cifar10",
