@@ -1,6 +1,7 @@
 """What tests share: how many random cases are tried, and where the real data is."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", _PATIENT, max_examples=20)
 settings.register_profile("thorough", _PATIENT)
 settings.load_profile(PROFILE)
+
+# A shell's jobs in the background ignore Ctrl-C, and so would every process that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
