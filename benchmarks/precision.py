@@ -14,6 +14,7 @@ import argparse
 import math
 import tempfile
 from pathlib import Path
+from statistics import fmean
 
 import torch
 
@@ -47,7 +48,7 @@ def figures_of(outputs: dict) -> tuple[float, float]:
     """The last accuracy, and the rounds to the target."""
     last = [accuracy for _, accuracy in accuracy_curve(outputs)[-EVALUATIONS:]]
     rounds = quantity("rounds_to_target").value(outputs)
-    return sum(last) / len(last), math.inf if rounds is None else rounds
+    return fmean(last), math.inf if rounds is None else rounds
 
 
 def main() -> None:
@@ -83,19 +84,15 @@ def main() -> None:
                 print(f"{policy}, seed {seed}: {told}", flush=True)
     print("target missed:", ", ".join(f"{way} {count}" for way, count in missed.items()))
     for way in OTHERS:
-        told = estimate(_mean(values) for values in points[way].values())
+        told = estimate(fmean(values) for values in points[way].values())
         single = [x for values in points[way].values() for x in values]
-        spread = math.sqrt(_mean([x * x for x in single]))
+        spread = math.sqrt(fmean([x * x for x in single]))
         print(f"{way}: last accuracy {told.mean:+.2f} points {_interval(told.interval)}")
         print(f"    of a single run {spread:.2f} points in the quadratic mean")
-        told = estimate(_mean(values) for values in longer[way].values())
+        told = estimate(fmean(values) for values in longer[way].values())
         if told is not None:
             percent = [100 * math.expm1(end) for end in told.interval or ()]
             print(f"    rounds {100 * math.expm1(told.mean):+.1f}% {_interval(percent)}")
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _interval(ends) -> str:

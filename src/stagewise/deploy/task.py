@@ -9,6 +9,7 @@ import msgspec
 
 from stagewise.datasets import load_dataset
 from stagewise.files import decode_json, read_bytes, write_bytes
+from stagewise.model_weights import Dtype
 from stagewise.runs.config import RunConfig
 from stagewise.simulator.task import training_task
 from stagewise.world.scenario import Scenario
@@ -29,7 +30,7 @@ class TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     learning_rate: float
     momentum: float = 0.0
     weight_decay: float = 0.0
-    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    dtype: Dtype = "float32"
     seed: int = 0
 
     @classmethod

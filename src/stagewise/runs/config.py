@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from stagewise.errors import StagewiseError, shown
+from stagewise.model_weights import Dtype
 from stagewise.policies.remedied import Remedy
 from stagewise.policies.replanned import Triggers
 from stagewise.robust.rules import Aggregator
@@ -129,7 +130,7 @@ class RunConfig(_Table, frozen=True, kw_only=True):
     learning_rate: float
     momentum: float = 0.0
     weight_decay: float = 0.0
-    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    dtype: Dtype = "float32"
     device: str = "cpu"
     """Where to train: `cpu`, `cuda`, `cuda:N` or `mps`."""
     remedy: Remedy | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from stagewise.datasets import Dataset, Partition
 from stagewise.errors import StagewiseError, shown
+from stagewise.model_weights import Dtype
 from stagewise.models import build_model
 from stagewise.models.catalogue import seeded
 from stagewise.training.device import device_of
@@ -20,8 +21,6 @@ from stagewise.world.scenario import FloatArray, IntArray
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """The mean loss of a batch from the model's outputs and the labels."""
-
-PrecisionName = Literal["float32", "float64", "bfloat16"]
 
 
 class Precision(NamedTuple):
@@ -33,7 +32,7 @@ class Precision(NamedTuple):
     """Of the products of matrices in training."""
 
 
-PRECISIONS: dict[str, Precision] = {
+PRECISIONS: dict[Dtype, Precision] = {
     "float32": Precision(torch.float32, torch.float32),
     "float64": Precision(torch.float64, torch.float64),
     "bfloat16": Precision(torch.float32, torch.bfloat16),
@@ -76,7 +75,7 @@ class TrainingTask(LocalTraining):
     """L, the edge aggregations in a round."""
     batch_fraction: FloatArray
     """The share of its data a client takes for a mini-batch, shape (clients,)."""
-    dtype: PrecisionName = "float32"
+    dtype: Dtype = "float32"
     """With `bfloat16` training multiplies matrices in it, while weights remain float32."""
     device: str = "cpu"
     """`cpu`, `cuda`, `cuda:N` or `mps`: where clients train and models are evaluated."""
