@@ -3,9 +3,13 @@
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from stagewise.errors import StagewiseError, shown
 from stagewise.toml import read_toml
+from stagewise_experiments.cells import cells_of, in_regime
 from stagewise_experiments.experiment import Experiment
+from stagewise_experiments.results import Result
 from stagewise_experiments.rules import check_experiment
 from stagewise_experiments.setting import convert
 
@@ -37,6 +41,28 @@ def load(name: str) -> Experiment:
             f"experiment = {shown(name)}: must be {ALL}, a {SUFFIX} file or one of {known}"
         )
     return _load(path)
+
+
+def by_todays_file(result: Result) -> Result:
+    """The result judged and told as the library's file of the experiment has it now.
+
+    Where the file has not all of its cells any more, and for a user's own, it stays as it was run.
+    """
+    if result.experiment.id not in experiments():
+        return result
+    today = load(result.experiment.id)
+    if result.profile not in today.profiles:
+        return result
+    seeds = max(result.seeds, default=0) + 1
+    known = {
+        (cell.setting, tuple(cell.point.items()))
+        for regime in {cell.setting.scenario.regime for cell in result.cells}
+        for cell in cells_of(
+            in_regime(today, regime), result.profile, seeds=seeds, missing=result.stand_ins
+        )
+    }
+    same = all((cell.setting, tuple(cell.point.items())) in known for cell in result.cells)
+    return msgspec.structs.replace(result, experiment=today) if same else result
 
 
 def choose(names: list[str]) -> list[Experiment]:

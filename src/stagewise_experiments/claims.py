@@ -1,7 +1,7 @@
 """What a claim in words comes down to: one comparison for each point and each other policy."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from stagewise_experiments.experiment import Claim, Point
@@ -26,10 +26,12 @@ class Finding:
     """Why it is undecided."""
     short_by: float = 0.0
     """How far the mean is on the wrong side; negative where it is on the right one."""
+    chance: float = 1.0
+    """Of one that fails: how probable such an interval is where the claim is just true."""
     against: str = ""
     """The policy it is a comparison with, if it is one."""
-    cells: frozenset[str] = frozenset()
-    """The keys of what was compared; empty where nothing was measured."""
+    cells: frozenset[bytes] = frozenset()
+    """The settings of what was compared; empty where nothing was measured."""
     question: tuple[str, str, float, int] = ("", "", 0.0, 0)
     """What was asked of them: the quantity, the other policy, the limit or margin and its side."""
 
@@ -41,10 +43,12 @@ def findings(series: Series, claim: Claim) -> Iterator[Finding]:
         for limit, sign in ((claim.below, 1), (claim.above, -1), (never, -1)):
             if limit is not None:
                 yield _against_limit(series, claim, point, limit, sign)
-        for others, sign in ((claim.at_most, 1), (claim.at_least, -1)):
+    for others, sign in ((claim.at_most, 1), (claim.at_least, -1)):
+        points = series.points_at(claim.at)
+        for some in [points] if claim.together else [[point] for point in points]:
             for other in others:
                 if other in series.policies:
-                    yield _against_policy(series, claim, point, other, sign)
+                    yield _against_policy(series, claim, some, other, sign)
     for axis, sign in ((claim.rises_with, -1), (claim.falls_with, 1)):
         if axis is not None:
             yield from _along(series, claim, axis, sign)
@@ -72,18 +76,37 @@ def comparison_text(
         ours, theirs = found.missed
         parts.append(f"target missed in {ours} of {found.runs} runs against {theirs} {whose}")
     if known is not None and known.missed and known.reached_mean is not None:
-        known = Estimate(known.reached_mean, None, known.count - known.missed)
-    if known is not None and math.isfinite(known.mean):
+        reached = Estimate(known.reached_mean, None, known.count - known.missed)
+        parts.append(f"in the others {apart_text(reached, name, differences)}{link}")
+        parts += [f"{end} by what was spent" for end in _bound_text(known, name, differences)]
+    elif known is not None and math.isfinite(known.mean):
         parts.append(apart_text(known, name, differences) + link)
     return "; ".join(parts)
 
 
 def apart_text(known: Estimate, name: str, differences: bool = False) -> str:
     """An estimate of log-ratios or of differences as people read it."""
-    if differences:
-        factor, unit = (100, " points") if quantity(name).share else (1, "")
-        return range_text(known, lambda value: signed(factor * value, unit))
-    return range_text(known.mapped(math.expm1), lambda value: signed(100 * value, "%"))
+    scale, write = _reading(name, differences)
+    return range_text(known.mapped(scale), write)
+
+
+def _bound_text(known: Estimate, name: str, differences: bool) -> Iterator[str]:
+    """`−12.0% or less`: the one end of an interval that has no other; nothing where it has two."""
+    scale, write = _reading(name, differences)
+    if math.isinf(known.high) and math.isfinite(known.low):
+        yield f"{write(scale(known.low))} or more"
+    if math.isinf(known.low) and math.isfinite(known.high):
+        yield f"{write(scale(known.high))} or less"
+
+
+def _reading(
+    name: str, differences: bool
+) -> tuple[Callable[[float], float], Callable[[float], str]]:
+    """The scale on which log-ratios or differences are read, and how a number on it is written."""
+    if not differences:
+        return math.expm1, lambda value: signed(100 * value, "%")
+    factor, unit = (100, " points") if quantity(name).share else (1, "")
+    return lambda value: value, lambda value: signed(factor * value, unit)
 
 
 def by_differences(claim: Claim) -> bool:
@@ -99,26 +122,31 @@ def _against_limit(series: Series, claim: Claim, point: Point, limit: float, sig
     unit = f" {claimed.unit}" if claimed.unit and not found.missed else ""
     text = f"{estimate_text(found, claimed.share)}{unit}{_at(series, point)}"
     outcome = _outcome(found, limit, sign, undecidable(found), equal=math.isinf(limit))
-    keys = series.keys([(claim.policy, point)])
+    keys = series.settings([(claim.policy, point)])
     return Finding(text, *outcome, cells=keys, question=(claim.quantity, "", limit, sign))
 
 
-def _against_policy(series: Series, claim: Claim, point: Point, other: str, sign: int) -> Finding:
+def _against_policy(
+    series: Series, claim: Claim, points: list[Point], other: str, sign: int
+) -> Finding:
+    """At one point, or in the mean over several."""
     differences = by_differences(claim)
-    places: list[Place] = [(claim.policy, point), (other, point)]
-    found = series.compare(claim.quantity, [(places[0], places[1])], differences)
+    pairs: list[tuple[Place, Place]] = [((claim.policy, p), (other, p)) for p in points]
+    found = series.compare(claim.quantity, pairs, differences)
     if not found.runs:
         return Finding(NO_VALUE)
     link = f" {'against' if differences else 'over'} {policy_name(other)}"
     whose = f"of {policy_name(other)}'s"
-    text = comparison_text(found, claim.quantity, differences, whose, link) + _at(series, point)
-    beside = series.feasible_text(claim.quantity, (claim.policy, other), [point])
+    text = comparison_text(found, claim.quantity, differences, whose, link)
+    text += _at(series, points[0]) if len(points) == 1 else f" over {len(points)} points"
+    beside = series.feasible_text(claim.quantity, (claim.policy, other), points)
     text += f" ({beside})" if beside else ""
     line = sign * claim.margin if differences else math.log1p(sign * claim.margin)
     equal = not claim.strict and not found.resolution  # a round apart, either may be the less
     outcome = _outcome(found.estimate, line, sign, found.obstacle, equal)
     question = (claim.quantity, other, line, sign)
-    return Finding(text, *outcome, against=other, cells=series.keys(places), question=question)
+    cells = series.settings(place for pair in pairs for place in pair)
+    return Finding(text, *outcome, against=other, cells=cells, question=question)
 
 
 def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Finding]:
@@ -146,28 +174,30 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
         text += _at(series, {name: value for name, value in point.items() if name != axis})
         outcome = _outcome(found.estimate, 0.0, sign, found.obstacle, equal=False)
         question = (claim.quantity, "", 0.0, sign)
-        yield Finding(text, *outcome, cells=series.keys(places), question=question)
+        yield Finding(text, *outcome, cells=series.settings(places), question=question)
 
 
 def _outcome(
     found: Estimate | None, line: float, sign: int, obstacle: str, equal: bool
-) -> tuple[bool | None, str, float]:
+) -> tuple[bool | None, str, float, float]:
     """Whether all of the interval is on the side that is claimed: below the line for `sign` 1.
 
-    Also why it is undecided, and how far the mean is on the wrong side. `equal`: an interval that
-    only touches the line holds, too.
+    Also why it is undecided, how far the mean is on the wrong side, and, where it fails, how probable
+    that is if the truth is on the line. `equal`: an interval that only touches the line holds, too.
     """
     if found is None:
-        return None, obstacle, 0.0
+        return None, obstacle, 0.0, 1.0
     apart = sign * (found.mean - line)
     short_by = 0.0 if math.isnan(apart) else apart
     if obstacle:
-        return None, obstacle, short_by
+        return None, obstacle, short_by, 1.0
     side = sign * found.side_of(line)
     end = found.high if sign > 0 else found.low
     if side < 0 or (equal and sign * end <= sign * line + SLACK):
-        return True, "", short_by
-    return (False, "", short_by) if side > 0 else (None, TOO_WIDE, short_by)
+        return True, "", short_by, 1.0
+    if side > 0:
+        return False, "", short_by, found.chance(line)
+    return None, TOO_WIDE, short_by, 1.0
 
 
 def _at(series: Series, point: Point) -> str:

@@ -112,7 +112,7 @@ class PaperValue(_Table, frozen=True, kw_only=True):
 class Claim(_Table, frozen=True, kw_only=True):
     """Something the paper says in words, or that we set ourselves, which numbers can contradict.
 
-    It must hold at every point of the axes that `at` leaves open, or `somewhere`.
+    It must hold at every point of the axes that `at` leaves open, `somewhere`, or of all `together`.
     """
 
     text: str
@@ -130,6 +130,8 @@ class Claim(_Table, frozen=True, kw_only=True):
     """Whether to be equal to one of them is not to keep the claim."""
     somewhere: bool = False
     """For each of them at one point or more is enough."""
+    together: bool = False
+    """In the mean over the points (of the logarithms of ratios) in place of at each."""
     rises_with: str | None = None
     """The value at the axis's last value is above that at its first."""
     falls_with: str | None = None

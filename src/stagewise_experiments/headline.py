@@ -54,14 +54,18 @@ def with_cost(judged: Sequence[Judged]) -> Series | None:
 
 
 def gap(series: Series, policy: str) -> Estimate | None:
-    """How far a policy is above the optimum, as a fraction of it, in the mean over points."""
+    """How far a policy is above the optimum, as a fraction of it, in the mean over points.
+
+    Nothing can cost less than the optimum, however few scenarios an interval comes from.
+    """
     if OPTIMUM not in series.policies or _GAP not in series.experiment.quantities:
         return None
     by_seed: dict[int, list[float]] = {}
     for point in series.points:
         for seed, value in series.values(_GAP, policy, point).items():
             by_seed.setdefault(seed, []).append(value - 1)
-    return estimate(sum(values) / len(values) for values in by_seed.values())
+    found = estimate(sum(values) / len(values) for values in by_seed.values())
+    return None if found is None else found.bounded_below(0.0)
 
 
 def cost_ratio(series: Series, policy: str) -> Comparison:

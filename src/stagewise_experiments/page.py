@@ -8,6 +8,7 @@ from stagewise.errors import StagewiseError
 from stagewise.files import write_bytes
 from stagewise.report.html import inline_svg
 from stagewise.report.rendering import write_files
+from stagewise_experiments.catalogue import by_todays_file
 from stagewise_experiments.document import (
     Block,
     Fold,
@@ -36,13 +37,16 @@ _RULES = (
     "increases over another method 5 percentage points; differences between accuracies 1 point); a "
     "claim holds in every comparison. **Better**: all of it is outside of the tolerance, on the better "
     "side. **Differs**: all of it is outside on the other side, or neither side is better; a claim "
-    "fails in one comparison or more. **Undecided**: the interval allows for both, or there is none: "
-    "one seed, or a target that some seeds reach and others do not. Up to a target, two that are one "
-    "round apart are equal in claims, and intervals of numbers are longer by a round. **Not "
+    "fails in one comparison or more, all of them judged at once (Holm). **Undecided**: the interval "
+    "allows for both, or there is none. With five seeds it is often wider than the tolerance, so that "
+    "little can agree: that is a lack of runs, not a finding. Up to a target, intervals are longer by a "
+    "round; a run that missed the target counts with what it had spent, which can only decide against "
+    "it. Accuracies are means of the last three evaluations. **Not "
     "comparable**: measured, "
     "but on a stand-in for the paper's data or a part of it, with too few rounds to learn, or in a unit "
     "that the paper leaves open, such as seconds of its machine. **Not run**: not part of this "
-    "profile, or failed. Of forty comparisons of equals two are decided by chance."
+    "profile, or failed. Numbers and claims are those of today's files of the experiments; some were "
+    "added after results had been seen."
 )
 
 
@@ -85,7 +89,7 @@ def _loaded(folders: Sequence[str | Path], file: str) -> list[Result]:
     """All results in files of that name below `folders`, each once."""
     results: dict[tuple[str, str], tuple[Result, Path]] = {}
     for path in (path for folder in folders for path in sorted(Path(folder).glob(f"*/{file}"))):
-        result = load_result(path)
+        result = by_todays_file(load_result(path))
         name = (result.profile, result.experiment.id)
         if name in results:
             twice = f"{results[name][1]} is of the same experiment and profile"
@@ -161,7 +165,14 @@ def _top() -> list[Block]:
     return [
         Heading(_TITLE, 1),
         Text(
-            "Every figure and table of the paper run again, our numbers beside the paper's. "
+            "Every figure and table of the paper run again, our numbers beside the paper's. **Pool** is "
+            "the method that Stagewise uses by default; StagewiseHFL, OrigProbSolver and others with "
+            "capitals are the paper's, in the strongest reading found of what its text says. The "
+            "**certified optimum** of a round is the least cost that keeps every limit, proven by a "
+            "solver. A round is **feasible** where every edge has enough data and balanced labels. "
+            "[How verdicts are made](#rules).",
+        ),
+        Text(
             f"Made by Stagewise {__version__} from the results of `stagewise experiment run`.",
             quiet=True,
         ),

@@ -88,7 +88,7 @@ def _regime_text(results: Sequence[Result]) -> str:
         for name in _REGIMES
         if name in ran
     ]
-    return f"Costs are in {' and in '.join(told)}: see docs/calibration.md."
+    return f"Costs are in {' and in '.join(told)} (`--regime`): see docs/calibration.md."
 
 
 def headline_images(judged: Sequence[Judged]) -> list[Image]:
@@ -117,7 +117,8 @@ def _experiment(judged: Sequence[Judged], number: int) -> Fold:
         *table_blocks(one),
         Text(f"`{_command(one.result)}`", quiet=True),
     ]
-    return Fold(title(one), blocks, _anchor(one.result), _counts(_kinds(one)))
+    kinds = _of_the_paper(one) + _of_ours(one)
+    return Fold(title(one), blocks, _anchor(one.result), _counts(kinds))
 
 
 def _lights(judged: Sequence[Judged]) -> Table:
@@ -130,31 +131,39 @@ def _lights(judged: Sequence[Judged]) -> Table:
         paper = experiment.paper or "ours"
         found = ran.get(experiment.id)
         if found is None:
-            rows.append([f"**{SYMBOLS['not run']} not run**", paper, experiment.title, "", ""])
+            rows.append([f"**{SYMBOLS['not run']} not run**", paper, experiment.title, "", "", ""])
             continue
+        theirs, ours = _of_the_paper(found), _of_ours(found)
         rows.append(
             [
-                _light(_kinds(found)),
+                _light(theirs or ours),
                 paper,
                 f"[{ran_title(found)}](#{_anchor(found.result)})",
-                _counts(_kinds(found)),
+                _counts(theirs),
+                _counts(ours),
                 counted(len(found.result.seeds), "seed"),
             ]
         )
-    return Table(
-        ["verdict", "the paper's", "what", "numbers and claims", "size"], rows, 5, "", "lights"
-    )
+    head = ["verdict", "the paper's", "what", "its numbers and claims", "our targets", "size"]
+    return Table(head, rows, 6, "", "lights")
 
 
 def _light(kinds: Counter[Kind]) -> str:
-    """What matters most of an experiment's verdicts: whatever differs, then whatever is open."""
+    """What matters most of some verdicts: whatever differs, then whatever is open."""
     order: tuple[Kind, ...] = ("differs", "undecided", "agrees", "better", "not comparable")
     kind: Kind = next((kind for kind in order if kinds[kind]), "not run")
     return f"**{SYMBOLS[kind]} {kind}**"
 
 
-def _kinds(one: Judged) -> Counter[Kind]:
-    return Counter(verdict.kind for _, verdict in (*one.values, *one.claims))
+def _of_the_paper(one: Judged) -> Counter[Kind]:
+    """The verdicts on its numbers and claims."""
+    claims = (verdict for claim, verdict in one.claims if not claim.ours)
+    return Counter(v.kind for v in (*(verdict for _, verdict in one.values), *claims))
+
+
+def _of_ours(one: Judged) -> Counter[Kind]:
+    """The verdicts on targets that we set ourselves."""
+    return Counter(verdict.kind for claim, verdict in one.claims if claim.ours)
 
 
 def _counts(kinds: Counter[Kind]) -> str:

@@ -1,7 +1,7 @@
 """What can be read off a cell's outputs: the columns of tables and the axes of pictures."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,13 @@ _Spent = Callable[[Mapping[str, Any]], float]
 OPTIMUM = "exact"
 """The policy whose cells `over_optimum` is measured against."""
 HARD_TARGET_OF = "kld-minimization"
-"""The policy whose final accuracy sets the hard target."""
+"""The policy whose accuracy sets the hard target."""
 HARD_TARGET_BELOW = 0.005
 """By how much the hard target is below that accuracy."""
+HARD_TARGET_AFTER = 2 / 3
+"""Of its rounds: the others have half as many more to get there."""
+HUNDRED = 100
+"""Values that a 99th percentile takes."""
 BESIDE = "beside"
 """Among a cell's outputs: those of another policy at the same point and seed."""
 
@@ -46,6 +50,12 @@ class Quantity:
     """Breaking limits makes it less: never compared without the share of feasible rounds."""
     rounds: _Value | None = None
     """The rounds it is the sum of, where it is one: it is known to one round."""
+    spent: _Value | None = None
+    """Of a run that missed the target: what it had spent, and would at least have had to spend."""
+    every: Callable[[Outputs], list[float]] | None = None
+    """The values it is the mean of, where the tail of these is to be told beside it."""
+    by_round: bool = False
+    """It is a mean over rounds: two runs are compared by those that both have."""
 
     @property
     def title(self) -> str:
@@ -152,27 +162,55 @@ def _of_feasible(name: str) -> _Value:
     return lambda outputs: own(outputs) if outputs.get("feasible") else None
 
 
-def _decision_times(share: float, least: int = 1) -> _Value:
+def _decision_times(outputs: Outputs) -> list[float]:
+    return [float(record["decision_ms"]) for record in outputs.get("rounds", ())]
+
+
+def _decisions_within(share: float, least: int = 1) -> _Value:
     """The time that this share of a run's decisions does not exceed; None for less than `least`."""
 
     def value(outputs: Outputs) -> float | None:
-        times = sorted(record["decision_ms"] for record in outputs.get("rounds", ()))
-        if len(times) < least:
-            return None
-        return float(times[max(0, math.ceil(share * len(times)) - 1)])
+        times = _decision_times(outputs)
+        return _quantile(times, share) if len(times) >= least else None
 
     return value
 
 
+def _quantile(values: Sequence[float], share: float) -> float:
+    """The least of the values that this share of them does not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def tail_text(values: Sequence[float]) -> str:
+    """`; 99% 3.40, longest 5.20`; of fewer than a hundred values the longest alone."""
+    if not values:
+        return ""
+    most = f"99% {rounded(_quantile(values, 0.99))}, " if len(values) >= HUNDRED else ""
+    return f"; {most}longest {rounded(max(values))}"
+
+
 def _final_accuracy(outputs: Outputs) -> float | None:
-    curve = accuracy_curve(outputs)
-    return float(curve[-1][1]) if curve else None
+    """The mean of the last evaluations, as many as a target takes."""
+    return _accuracy_after(len(outputs.get("rounds", ())))(outputs)
+
+
+def _accuracy_after(rounds: int) -> _Value:
+    """The mean of the last evaluations up to that round; None where the run ended before."""
+
+    def value(outputs: Outputs) -> float | None:
+        if len(outputs.get("rounds", ())) < rounds:
+            return None
+        curve = [accuracy for number, accuracy in accuracy_curve(outputs) if number <= rounds]
+        return _mean(curve[-EVALUATIONS:])
+
+    return value
 
 
 def _hard_target(outputs: Outputs) -> float | None:
-    """A little less than what `HARD_TARGET_OF` ends at, in the mean of its last evaluations."""
-    last = accuracy_curve(outputs.get(BESIDE, {}))[-EVALUATIONS:]
-    found = _mean(accuracy for _, accuracy in last)
+    """A little less than what `HARD_TARGET_OF` has after two thirds of its rounds."""
+    other = outputs.get(BESIDE, {})
+    rounds = max(1, round(HARD_TARGET_AFTER * len(other.get("rounds", ()))))
+    found = _accuracy_after(rounds)(other)
     return None if found is None else found - HARD_TARGET_BELOW
 
 
@@ -188,6 +226,11 @@ def _to_target(spent: _Spent, target_of: _Value) -> _Value:
         return math.inf if last is None else math.fsum(map(spent, rounds[:last]))
 
     return value
+
+
+def _whole_run(spent: _Spent) -> _Value:
+    """Over all rounds that were run."""
+    return lambda outputs: math.fsum(map(spent, outputs["rounds"]))
 
 
 def _plan_seconds(outputs: Outputs) -> float | None:
@@ -236,6 +279,7 @@ def _to(what: str, spent: _Spent, unit: str = "", hard: bool = False) -> Quantit
         absent=f"ended before {EVALUATIONS} evaluations could pass",
         cost=what != "rounds",
         rounds=_to_target(lambda _: 1.0, target_of),
+        spent=_whole_run(spent),
         beside=HARD_TARGET_OF if hard else "",
     )
 
@@ -258,6 +302,14 @@ QUANTITIES: dict[str, Quantity] = {
     for entry in (
         _share("accuracy", "test accuracy", _final_accuracy, "higher", learned=True),
         _share("final_accuracy", "final test accuracy", _final_accuracy, "higher", learned=True),
+        _share(
+            "accuracy_after_30",
+            "test accuracy after 30 rounds",
+            _accuracy_after(30),
+            "higher",
+            learned=True,
+            absent="ended before",
+        ),
         *(_to(what, *spent) for what, spent in _SPENT.items()),
         *(_to(what, *spent, hard=True) for what, spent in _SPENT.items()),
         _share("clients_trained", "clients that ever trained", _own("clients_trained"), "higher"),
@@ -268,22 +320,36 @@ QUANTITIES: dict[str, Quantity] = {
             "higher",
             learned=True,
         ),
-        _lower("decision_ms", "decision time", _rounds_mean("decision_ms"), "ms"),
-        _lower("decision_ms_median", "median decision", _decision_times(0.5), "ms"),
+        _lower(
+            "decision_ms",
+            "decision time",
+            _rounds_mean("decision_ms"),
+            "ms",
+            by_round=True,
+            every=_decision_times,
+        ),
+        _lower("decision_ms_median", "median decision", _decisions_within(0.5), "ms"),
         _lower(
             "decision_ms_p99",
             "99th percentile of decisions",
-            _decision_times(0.99, least=100),
+            _decisions_within(0.99, least=HUNDRED),
             "ms",
             absent="fewer than 100 rounds",
         ),
-        _lower("decision_ms_max", "slowest decision", _decision_times(1.0), "ms"),
-        _lower("objective", "cost of a round", _rounds_mean("objective"), cost=True),
-        _lower("delay_s", "delay of a round", _rounds_mean("delay_s"), "s", cost=True),
-        _lower("energy_j", "energy of a round", _rounds_mean("energy_j"), "J", cost=True),
-        _share("feasible_share", "feasible rounds", _rounds_mean("feasible"), "higher"),
-        _lower("kld", "KLD of an edge", _rounds_mean("kld"), "nats"),
-        Quantity("clients", "clients", _rounds_mean("clients")),
+        _lower("decision_ms_max", "slowest decision", _decisions_within(1.0), "ms"),
+        *(
+            _lower(name, label, _rounds_mean(name), unit, cost=True, by_round=True)
+            for name, label, unit in (
+                ("objective", "cost of a round", ""),
+                ("delay_s", "delay of a round", "s"),
+                ("energy_j", "energy of a round", "J"),
+            )
+        ),
+        _share(
+            "feasible_share", "feasible rounds", _rounds_mean("feasible"), "higher", by_round=True
+        ),
+        _lower("kld", "KLD of an edge", _rounds_mean("kld"), "nats", by_round=True),
+        Quantity("clients", "clients", _rounds_mean("clients"), by_round=True),
         _lower(
             "over_optimum",
             "cost over the optimum's",

@@ -152,8 +152,9 @@ class _Check:
         self.place(f"{where}.at", claim.at)
         if claim.missed and QUANTITIES[claim.quantity].rounds is None:
             self.refuse(f"{where}.missed", claim.missed, "must be of a quantity to a target")
-        if claim.somewhere and not (claim.at_most or claim.at_least):
-            self.refuse(f"{where}.somewhere", claim.somewhere, "must have at_most or at_least")
+        for name in ("somewhere", "together"):
+            if getattr(claim, name) and not (claim.at_most or claim.at_least):
+                self.refuse(f"{where}.{name}", True, "must have at_most or at_least")
         limits = (claim.below, claim.above, claim.rises_with, claim.falls_with)
         given = claim.missed or claim.at_most or claim.at_least
         if all(limit is None for limit in limits) and not given:

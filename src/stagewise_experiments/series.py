@@ -3,8 +3,10 @@
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+
+import msgspec
 
 from stagewise_experiments.experiment import Axis, Experiment, Point, Value
 from stagewise_experiments.names import dataset_name
@@ -42,15 +44,19 @@ class Comparison:
     missed: tuple[int, int]
     """How many of them missed the target, on either side."""
     both_missed: int
-    contradictory: int = 0
-    """Seeds that are left out because only one missed the target in some pairs, only the other in
-    others."""
+    bounds: BySeed = field(default_factory=dict)
+    """The same, where a run that missed has what it had spent: the truth is at least as far from it."""
+    contradictory: bool = False
+    """Whether only one missed the target in some pairs, and only the other in others."""
     resolution: float = 0.0
     """By how much the interval is longer at either end, since targets are reached in whole rounds."""
 
     @cached_property
     def estimate(self) -> Estimate | None:
-        found = estimate(self.by_seed.values())
+        if self.contradictory:
+            return None
+        bounds = [self.bounds[seed] for seed in self.by_seed] if self.bounds else None
+        found = estimate(self.by_seed.values(), bounds)
         return None if found is None else found.widened(self.resolution)
 
     @property
@@ -111,10 +117,13 @@ class Series:
         found = {seed: self._value(name, cell) for seed, cell in cells if cell is not None}
         return {seed: value for seed, value in found.items() if value is not None}
 
-    def _value(self, name: str, cell: CellResult) -> float | None:
+    def _value(self, name: str, cell: CellResult, first: int | None = None) -> float | None:
+        """Of all rounds of the cell, or of the `first` ones."""
         outputs = self._outputs(name, cell)
         if outputs is None:
             return None
+        if first is not None:
+            outputs = {**outputs, "rounds": outputs["rounds"][:first]}
         value = quantity(name).value(outputs)
         if value == math.inf and not outputs.get("stopped"):
             # A run that ended early without diverging was ended by a looser rule for the target.
@@ -138,68 +147,122 @@ class Series:
         found = self.compare(name, [((policy, point), (relative_to, point))]).estimate
         return None if found is None else found.mapped(math.exp)
 
+    def every(self, name: str, policy: str, point: Point) -> list[float]:
+        """The values that those of all seeds are the means of, where their tail matters."""
+        every = quantity(name).every
+        cells = (self._cells.get(_place(policy, point, seed)) for seed in self.result.seeds)
+        return [value for cell in cells if every and cell for value in every(cell.outputs or {})]
+
     def compare(
         self, name: str, pairs: Iterable[tuple[Place, Place]], differences: bool = False
     ) -> Comparison:
         """The log-ratios of the first place of each pair to the second, or their `differences`.
 
-        To a target, runs of as many rounds are compared exactly. Others are known to one round, and
-        the interval is longer by it.
+        Means over rounds are taken over those that both runs have. To a target, runs of as many
+        rounds are compared exactly. Others are known to one round, and the interval is longer by it.
         """
-        collected: dict[int, list[float]] = {}
-        steps: dict[int, list[float]] = {}
-        runs = first = second = both = 0
+        collected: dict[int, list[_Pair]] = {}
+        first = second = both = 0
         for ours_at, theirs_at in pairs:
-            ours, theirs = self.values(name, *ours_at), self.values(name, *theirs_at)
-            for seed in sorted(ours.keys() & theirs.keys()):
-                a, b = ours[seed], theirs[seed]
-                if not differences and min(a, b) <= 0 and a != b:
-                    continue  # there is no ratio
-                runs, first, second = runs + 1, first + math.isinf(a), second + math.isinf(b)
-                if math.isinf(a) and math.isinf(b):
-                    both += 1
+            for seed in self.result.seeds:
+                pair = self._pair(name, ours_at, theirs_at, seed, differences)
+                if pair is None:
                     continue
-                of_a, of_b = (self._rounds(name, at, seed) for at in (ours_at, theirs_at))
-                collected.setdefault(seed, []).append(_apart(a, b, differences))
-                step = 0.0
-                if of_a != of_b and math.isfinite(a - b):
-                    step = max(a / of_a, b / of_b) if differences else 1 / min(of_a, of_b)
-                steps.setdefault(seed, []).append(step if differences else math.log1p(step))
-        means = {seed: _mean(values) for seed, values in collected.items()}
-        told = {seed: mean for seed, mean in means.items() if not math.isnan(mean)}
+                both += pair.missed == (True, True)
+                first, second = first + pair.missed[0], second + pair.missed[1]
+                collected.setdefault(seed, []).append(pair)
+        told: dict[int, list[_Pair]] = {}
+        for seed, some in collected.items():
+            known = [pair for pair in some if pair.missed != (True, True)]
+            if known and not math.isnan(_mean([pair.apart for pair in known])):
+                told[seed] = known
+        one_sided = {pair.missed for some in collected.values() for pair in some} - {
+            (False, False),
+            (True, True),
+        }
+        steps = [_mean([pair.step for pair in some]) for some in told.values()]
         return Comparison(
-            told,
-            runs,
+            {seed: _mean([pair.apart for pair in some]) for seed, some in told.items()},
+            sum(map(len, collected.values())),
             (first, second),
             both,
-            contradictory=len(means) - len(told),
-            resolution=_mean([_mean(steps[seed]) for seed in told]) if told else 0.0,
+            bounds={seed: _mean([pair.bound for pair in some]) for seed, some in told.items()},
+            contradictory=len(one_sided) > 1,
+            resolution=_mean(steps) if steps else 0.0,
         )
 
-    def _rounds(self, name: str, place: Place, seed: int) -> float:
+    def _pair(
+        self, name: str, ours_at: Place, theirs_at: Place, seed: int, differences: bool
+    ) -> "_Pair | None":
+        """Two runs on one seed; None where either has no value or there is no ratio."""
+        ours, theirs = (self._cells.get(_place(*place, seed)) for place in (ours_at, theirs_at))
+        if ours is None or theirs is None:
+            return None
+        shared = _shared_rounds(ours, theirs) if quantity(name).by_round else None
+        a, b = self._value(name, ours, shared), self._value(name, theirs, shared)
+        if a is None or b is None or (not differences and min(a, b) <= 0 and a != b):
+            return None
+        missed, apart = (math.isinf(a), math.isinf(b)), _apart(a, b, differences)
+        if any(missed):
+            least_a = self._spent(name, ours) if missed[0] else a
+            least_b = self._spent(name, theirs) if missed[1] else b
+            return _Pair(missed, apart, _apart(least_a, least_b, differences))
+        of_a, of_b = self._rounds(name, ours), self._rounds(name, theirs)
+        if of_a == of_b:
+            return _Pair(missed, apart, apart)
+        step = max(a / of_a, b / of_b) if differences else math.log1p(1 / min(of_a, of_b))
+        return _Pair(missed, apart, apart, step)
+
+    def _rounds(self, name: str, cell: CellResult) -> float:
         """To the target; 0 for quantities that have none."""
-        rounds = quantity(name).rounds
-        outputs = self._outputs(name, self._cells[_place(*place, seed)])
+        rounds, outputs = quantity(name).rounds, self._outputs(name, cell)
         return (rounds(outputs) or 0.0) if rounds and outputs else 0.0
+
+    def _spent(self, name: str, cell: CellResult) -> float:
+        """What a run had spent when it ended without its target."""
+        spent = quantity(name).spent
+        assert spent is not None, "only targets are missed"
+        return spent(cell.outputs or {}) or 0.0
 
     def feasible_share(self, policy: str, points: Iterable[Point]) -> float | None:
         """Of the rounds at these points."""
         kept = [self.values("feasible_share", policy, point).values() for point in points]
-        found = estimate(share for by_seed in kept for share in by_seed)
-        return None if found is None else found.mean
+        shares = [share for by_seed in kept for share in by_seed]
+        return _mean(shares) if shares else None
 
-    def feasible_text(self, name: str, policies: Iterable[str], points: list[Point]) -> str:
-        """`feasible rounds: 100% against 31%`, where a cost is compared and any breaks a limit."""
-        shares = [self.feasible_share(policy, points) for policy in policies]
-        if not quantity(name).cost or all(share in (None, 1) for share in shares):
+    def feasible_text(self, name: str, policies: tuple[str, str], points: list[Point]) -> str:
+        """`feasible rounds: 100% against 31%`, where a cost is compared and either breaks a limit.
+
+        Of the rounds that both runs have.
+        """
+        if not quantity(name).cost:
+            return ""
+        shares = [self._feasible(policies, points, of) for of in (0, 1)]
+        if all(share in (None, 1) for share in shares):
             return ""
         told = ("unknown" if share is None else f"{100 * share:.3g}%" for share in shares)
         return f"feasible rounds: {' against '.join(told)}"
 
-    def keys(self, places: Iterable[Place]) -> frozenset[str]:
+    def _feasible(self, policies: tuple[str, str], points: list[Point], of: int) -> float | None:
+        """The share of the first or the second, in the mean over runs."""
+        shares = []
+        for point in points:
+            for seed in self.result.seeds:
+                first, second = (self._cells.get(_place(p, point, seed)) for p in policies)
+                if first is not None and second is not None:
+                    shared = _shared_rounds(first, second)
+                    shares.append(self._value("feasible_share", (first, second)[of], shared))
+        known = [share for share in shares if share is not None]
+        return _mean(known) if known else None
+
+    def settings(self, places: Iterable[Place]) -> frozenset[bytes]:
         """Of the cells at these places: the same in every experiment that has them."""
         wanted = [_place(*place, seed) for place in places for seed in self.result.seeds]
-        return frozenset(self._cells[place].key for place in wanted if place in self._cells)
+        return frozenset(
+            msgspec.json.encode(self._cells[place].setting, order="deterministic")
+            for place in wanted
+            if place in self._cells
+        )
 
     def curve(self, policy: str, point: Point) -> Curve | None:
         """The accuracy by round; None where no seed has one."""
@@ -246,6 +309,25 @@ class Series:
             if not _names(dataset_name(ran), text):
                 text = re.sub(_whole(dataset_name(real)), dataset_name(ran), text)
         return text
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two runs compared."""
+
+    missed: tuple[bool, bool]
+    """Whether they missed the target."""
+    apart: float
+    bound: float
+    """The same by what a run that missed had spent."""
+    step: float = 0.0
+    """What one round makes."""
+
+
+def _shared_rounds(ours: CellResult, theirs: CellResult) -> int | None:
+    """How many rounds both have; None for what has no rounds."""
+    mine, others = ((cell.outputs or {}).get("rounds") for cell in (ours, theirs))
+    return None if mine is None or others is None else min(len(mine), len(others))
 
 
 def _apart(a: float, b: float, differences: bool) -> float:

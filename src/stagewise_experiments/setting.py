@@ -26,7 +26,7 @@ class ScenarioSetting(_Table, frozen=True, kw_only=True):
     edges: int = 4
     task: str | None = None
     """Sizes as for this data set; by default the cell's own."""
-    data_min: float = 2500
+    data_min: float = 2500.0
     """As for MNIST's 60,000 images; in proportion where the data set has fewer."""
     kld_max: float = 0.2
     kld_risk: float = 0.3

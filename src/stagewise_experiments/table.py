@@ -9,7 +9,7 @@ from stagewise_experiments.document import Block, Bullets, Heading, Table, Text
 from stagewise_experiments.experiment import Claim, Experiment, PaperValue, Point, Value
 from stagewise_experiments.machine import Machine
 from stagewise_experiments.names import dataset_name, policy_name
-from stagewise_experiments.quantities import Quantity, estimate_text, quantity
+from stagewise_experiments.quantities import Quantity, estimate_text, quantity, tail_text
 from stagewise_experiments.results import Result
 from stagewise_experiments.series import Series, value_text
 from stagewise_experiments.verdicts import Kind, Verdict, judge_claim, judge_value
@@ -239,7 +239,10 @@ def _matrix_entry(judged: Judged, policy: str, at: Point) -> str:
 
 def _entry(series: Series, name: str, policy: str, point: Point) -> str:
     found = series.estimate(name, policy, point)
-    return quantity(name).absent if found is None else estimate_text(found, quantity(name).share)
+    if found is None:
+        return quantity(name).absent
+    tail = tail_text(series.every(name, policy, point))
+    return f"{estimate_text(found, quantity(name).share)}{tail}"
 
 
 def _values_at(judged: Judged, policy: str, point: Point) -> list[tuple[PaperValue, Verdict]]:

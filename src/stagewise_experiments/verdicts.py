@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +17,7 @@ from stagewise_experiments.experiment import Better, Claim, PaperValue, Point
 from stagewise_experiments.names import dataset_name, policy_name
 from stagewise_experiments.quantities import estimate_text, quantity, range_text, rounded
 from stagewise_experiments.series import Comparison, Series, undecidable, value_text
-from stagewise_experiments.statistics import Estimate, estimate
+from stagewise_experiments.statistics import Estimate, estimate, holm
 
 Kind = Literal["agrees", "better", "differs", "undecided", "not comparable", "not run"]
 KINDS: tuple[Kind, ...] = (
@@ -37,6 +37,7 @@ POINTS_OF_INCREASE = 0.05
 """For increases over another policy."""
 POINTS_OF_SHARE = 0.01
 """For differences between accuracies and other shares."""
+BY_CHANCE = "among so many comparisons those that fail may do so by chance"
 ACROSS = "our interval is neither within the tolerance nor outside of it"
 
 
@@ -91,6 +92,7 @@ def judge_value(series: Series, printed: PaperValue) -> Verdict:
 def judge_claim(series: Series, claim: Claim) -> Verdict:
     """`agrees` where every comparison holds, `differs` where one fails, otherwise `undecided`.
 
+    Of many comparisons some fail by chance: one that fails must do so when all are judged at once.
     What a model learned is not judged where the profile trains too little to be compared.
     """
     obstacle = _too_small(series) if quantity(claim.quantity).learned else ""
@@ -113,17 +115,24 @@ def judge_claim(series: Series, claim: Claim) -> Verdict:
     holds = _settled(claim, found)
     if holds is None:
         reasons = list(dict.fromkeys(finding.why for finding in found if finding.holds is None))
+        if _all(finding.holds for finding in found) is False:
+            reasons.insert(0, BY_CHANCE)
         return Verdict("undecided", ours, "", _clauses(*reasons), found)
     if holds:
         return Verdict("agrees", ours, "", "", found)
     return Verdict("differs", ours, "", _why(series, claim.why), found)
 
 
-def _settled(claim: Claim, found: Iterable[Finding]) -> bool | None:
-    """Of every comparison; or, for each other policy, of any point."""
+def _settled(claim: Claim, found: Sequence[Finding]) -> bool | None:
+    """Of every comparison; or, for each other policy, of any point.
+
+    A failure that may be one of chance among so many leaves the claim open.
+    """
     outcomes: dict[str, list[bool | None]] = {}
-    for finding in found:
-        outcomes.setdefault(finding.against, []).append(finding.holds)
+    stands = holm([finding.chance for finding in found])
+    for finding, certain in zip(found, stands, strict=True):
+        holds = None if finding.holds is False and not certain else finding.holds
+        outcomes.setdefault(finding.against, []).append(holds)
     return _all(_any(each) if claim.somewhere else _all(each) for each in outcomes.values())
 
 

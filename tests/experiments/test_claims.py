@@ -175,10 +175,11 @@ def test_a_slope_is_a_comparison_of_its_ends() -> None:
     assert along([1.0], [2.0]).why == "one seed"
     assert along([1.0, 2.0], [NEVER, NEVER]).kind == "agrees"
     half = along([1.0, 2.0], [3.0, NEVER])
-    assert (half.kind, half.why) == ("undecided", "only some seeds reached the target")
+    assert (half.kind, half.why) == ("undecided", "the interval does not decide it")
     assert half.ours.startswith(
-        "target missed in 1 of 2 runs against 0 at clients = 80; +200% from"
+        "target missed in 1 of 2 runs against 0 at clients = 80; in the others +200% from clients = 80"
     )
+    assert half.ours.endswith("or more by what was spent")
 
 
 def test_a_slope_at_a_place_that_the_profile_leaves_out_is_not_run() -> None:
@@ -206,6 +207,43 @@ def test_every_policy_that_a_claim_fails_against_is_named_with_its_worst_point()
     )
 
 
+def noisy(far: float) -> list[float]:
+    """Five costs around 1 whose interval excludes 1 by far or hardly."""
+    return [math.exp(far + 0.1 * deviation) for deviation in (-1.0, -0.5, 0.0, 0.5, 1.0)]
+
+
+def test_one_failure_among_many_comparisons_must_be_one_of_more_than_chance() -> None:
+    """Alone it fails with a chance of 3%: among twelve such comparisons that says nothing."""
+    others = [f"other-{number}" for number in range(11)]
+    ours, theirs = noisy(0.12), [1.0] * 5
+    alone = between(ours, theirs)
+    assert alone.kind == "differs"
+    assert 0.02 < alone.found[0].chance < 0.04
+    costs = {"fedcs": ours, "exact": theirs, **{name: [9.0] * 5 for name in others}}
+    among = judge_claim(series(costs), claim(at_most=["exact", *others]))
+    assert (among.kind, among.why) == (
+        "undecided",
+        "among so many comparisons those that fail may do so by chance",
+    )
+    assert among.ours.startswith("holds in 11, fails in 1 of 12 comparisons")
+    costs["fedcs"] = noisy(0.5)
+    assert judge_claim(series(costs), claim(at_most=["exact", *others])).kind == "differs"
+
+
+def test_points_can_be_judged_together() -> None:
+    """Dearer at one point, cheaper at the other: together, the geometric mean."""
+    costs = {
+        "fedcs": {80: [1.2, 1.2], 100: [1.0, 1.0]},
+        "exact": {80: [1.0, 1.0], 100: [2.0, 2.0]},
+    }
+    assert told(costs, at_most=["exact"]).kind == "differs"
+    mean = told(costs, at_most=["exact"], together=True)
+    assert (mean.kind, mean.ours) == (
+        "agrees",
+        "−22.5% (−22.5% to −22.5%) over certified optimum over 2 points",
+    )
+
+
 def to_target(ours: list[float], theirs: list[float], **fields: Any) -> Verdict:
     return between(ours, theirs, quantity="cost_to_target", **fields)
 
@@ -216,7 +254,7 @@ def test_to_miss_the_target_always_is_worse_than_any_cost() -> None:
     assert missed.ours == "target missed in 2 of 2 runs against 0 of certified optimum's"
     assert to_target([5.0, 6.0], [NEVER, NEVER]).kind == "agrees"
     sometimes = to_target([1.0, NEVER, 2.0], [5.0, 6.0, 7.0])
-    assert (sometimes.kind, sometimes.why) == ("undecided", "only some seeds reached the target")
+    assert (sometimes.kind, sometimes.why) == ("undecided", "the interval does not decide it")
     neither = to_target([NEVER] * 2, [NEVER] * 2)
     assert (neither.kind, neither.why) == ("undecided", "no run reached the target")
 

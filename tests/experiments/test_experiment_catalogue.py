@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 from experiment_cases import SMALL, small, write_small
+from made_up_results import made_up
 
 from stagewise.errors import StagewiseError
-from stagewise_experiments.catalogue import choose, experiments, load, load_all
+from stagewise_experiments.catalogue import by_todays_file, choose, experiments, load, load_all
+from stagewise_experiments.cells import in_regime
 from stagewise_experiments.experiment import Experiment
 from stagewise_experiments.rules import check_experiment, setting_fields
 
@@ -244,3 +246,20 @@ def test_the_fields_an_axis_may_set():
 def test_experiments_survive_json():
     encoded = msgspec.json.encode(small())
     assert msgspec.json.decode(encoded, type=Experiment) == small()
+
+
+def test_a_result_is_told_as_the_file_has_it_now() -> None:
+    """As long as the file still has its cells."""
+    today = load("fig-causes-time")
+    older = msgspec.structs.replace(today, about="As it was.", claims=[])
+    assert by_todays_file(made_up(older)).experiment == today
+    shorter = msgspec.structs.replace(older, setting={**older.setting, "dtype": "bfloat16"})
+    assert by_todays_file(made_up(shorter)).experiment == shorter
+    own = msgspec.structs.replace(older, id="my-own")
+    assert by_todays_file(made_up(own)).experiment == own
+
+
+def test_a_result_in_the_other_regime_is_told_so_too() -> None:
+    today = load("fig-causes-time")
+    literal = made_up(in_regime(msgspec.structs.replace(today, about="As it was."), "literal"))
+    assert by_todays_file(literal).experiment == today

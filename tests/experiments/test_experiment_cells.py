@@ -1,10 +1,13 @@
 """The cells of an experiment: how many, in which order, with which fields."""
 
+import msgspec
 import pytest
 from experiment_cases import small
 
 from stagewise.errors import StagewiseError
+from stagewise_experiments.catalogue import load, load_all
 from stagewise_experiments.cells import cells_of
+from stagewise_experiments.setting import Setting
 
 
 def places(cells):
@@ -101,3 +104,21 @@ def test_without_axes_there_is_one_point():
 def test_a_profile_that_the_experiment_does_not_have():
     with pytest.raises(StagewiseError, match="profile = 'full': small has only quick"):
         cells_of(small(profiles={"quick": {"seeds": 1}}), "full")
+
+
+def test_a_setting_read_back_from_its_file_is_the_same() -> None:
+    """Or else what another machine has kept would be run again, and shared cells counted twice."""
+    for experiment in load_all():
+        for cell in cells_of(experiment, "full", seeds=1):
+            record = msgspec.json.encode(cell.setting)
+            assert msgspec.json.encode(msgspec.json.decode(record, type=Setting)) == record
+
+
+def test_the_four_sets_share_their_base() -> None:
+    """100 clients, 4 edges, data_min 2500 and p from 0.5: whichever of them is varied."""
+    base = [
+        {msgspec.json.encode(cell.setting) for cell in cells_of(load(f"fig-cost-set{n}"), "full")}
+        for n in (1, 2, 3, 4)
+    ]
+    shared = set.intersection(*base)
+    assert len(shared) == 8 * 5

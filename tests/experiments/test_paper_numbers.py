@@ -33,11 +33,13 @@ IDS = [
     "fig-approximation",
     "table-risk-kld",
     "table-risk-data",
+    "table-risk-11g",
     "table-accuracy-kld-cifar100",
     "table-accuracy-kld-tiny-imagenet",
     "fig-ali",
     "fig-optimality",
     "fig-causes-cost",
+    "fig-causes-time",
     "fig-causes-accuracy",
     "fig-causes-edges",
     "fig-traces",
@@ -186,7 +188,7 @@ TABLES = [
     ("table-kld-dmin", TABLE_III, "data_min", "kld_max", STAGEWISE, {}),
     ("table-t-l", TABLE_IV, "local_steps", "edge_rounds", STAGEWISE, {}),
     ("table-risk-kld", DELTA, "kld_risk", "kld_max", "local-search", {"risk": "exact"}),
-    ("table-risk-data", EPSILON, "data_risk", "data_min", "local-search", {"risk": "exact"}),
+    ("table-risk-11g", EPSILON, "data_risk", "data_min", "local-search", {}),
 ]
 ACCURACIES = [
     ("table-accuracy-kld-cifar100", CIFAR_100),
@@ -312,12 +314,18 @@ def test_what_the_documentation_calls_incomparable_is_not_compared(experiment: E
     for value in experiment.paper_values:
         alone = not (value.relative_to or value.minus or value.growth_from)
         finite = alone and math.isfinite(value.value)
-        assert value.comparable != (finite and value.quantity in ("decision_ms", "plan_s")), value
+        # No plan keeps (11f) as printed: ours keep the true probability.
+        other = value.quantity in ("decision_ms", "plan_s", "kld_violation")
+        assert value.comparable != (finite and other), value
         assert value.fitted == (finite and value.quantity == "cost_to_target"), value
         # A plan that keeps the true probability is held to another limit than the paper's.
-        # How a baseline's time grows is neither good nor bad.
+        # How a baseline's time grows is neither good nor bad, nor are fewer rounds of the paper's method
+        # by a training that the paper does not describe.
         neither = bool(
-            value.relative_to == ORIGINAL or experiment.measure == "risk" or value.growth_from
+            value.relative_to == ORIGINAL
+            or experiment.measure == "risk"
+            or value.growth_from
+            or experiment.id in ("table-kld-dmin", "table-t-l")
         )
         assert value.better == ("neither" if neither else None), value
 
@@ -367,7 +375,14 @@ def _can_be_measured(experiment: Experiment, name: str) -> bool:
     known = {
         "decisions": {"decision_ms", "objective", "delay_s", "energy_j", "feasible_share", "kld"}
         | {"clients", "plan_s", *TAIL},
-        "training": {"accuracy", "final_accuracy", "decision_ms", "objective", "delay_s"}
+        "training": {
+            "accuracy",
+            "accuracy_after_30",
+            "final_accuracy",
+            "decision_ms",
+            "objective",
+            "delay_s",
+        }
         | {
             "energy_j",
             "feasible_share",

@@ -9,6 +9,7 @@ from verdict_cases import AXIS, by_clients, outputs_of, series
 
 from stagewise_experiments.cells import Cell
 from stagewise_experiments.series import Comparison, Series
+from stagewise_experiments.statistics import estimate
 
 OURS, THEIRS = "fedcs", "exact"
 
@@ -59,7 +60,7 @@ def test_only_one_that_misses_the_target_is_infinitely_worse() -> None:
     found = compared({OURS: [never, 1.0, never], THEIRS: [1.0, never, never]}, "cost_to_target")
     assert found.by_seed == {0: never, 1: -never}  # both missed it in seed 2, which says nothing
     assert (found.runs, found.missed, found.both_missed) == (3, (2, 2), 1)
-    assert found.obstacle == "only some seeds reached the target"
+    assert found.obstacle == "targets missed on both sides"
     always = compared({OURS: [never] * 2, THEIRS: [1.0, 2.0]}, "cost_to_target")
     assert always.estimate is not None
     assert always.estimate.interval == (never, never)
@@ -74,7 +75,8 @@ def test_only_one_that_misses_the_target_is_infinitely_worse() -> None:
         ([math.inf] * 2, [math.inf] * 2, "no run reached the target"),
         ([1.0, math.inf, math.inf], [2.0, math.inf, math.inf], "fewer than half of the runs"),
         ([1.0, math.inf, 2.0], [2.0, math.inf, 2.5], ""),
-        ([1.0, math.inf], [2.0, 2.0], "only some seeds reached the target"),
+        ([1.0, math.inf], [2.0, 2.0], ""),
+        ([1.0, math.inf], [math.inf, 2.0], "targets missed on both sides"),
     ],
 )
 def test_what_no_interval_can_be_made_of(ours: list[float], theirs: list[float], why: str) -> None:
@@ -125,6 +127,61 @@ def test_a_difference_is_known_to_what_a_round_takes() -> None:
     assert estimate.interval == pytest.approx((-4.0, 0.0))
 
 
+def runs(policies: dict[str, list[tuple[float, int | None]]]) -> Series:
+    """By seed: what a round costs, and after how many of 20 the target is reached, if it is."""
+
+    def outputs(cell: Cell) -> dict[str, Any]:
+        cost, reached = policies[cell.policy][cell.seed]
+        accuracies = [0.1] * 20 if reached is None else [0.1] * (reached - 3) + [0.95] * 3
+        records = [round_of(cost, accuracy=accuracy) for accuracy in accuracies]
+        return {"rounds": records, "target_accuracy": 0.9, "plan_ms": []}
+
+    of = experiment(
+        policies=list(policies), quantities=["cost_to_target"], setting={"rounds": 20},
+        profiles={"quick": {"seeds": len(next(iter(policies.values())))}},
+    )  # fmt: skip
+    return Series(result(of, outputs))
+
+
+def test_a_run_that_missed_is_at_least_what_it_had_spent() -> None:
+    """Ours take 10 rounds; of theirs, of the same cost, two take 18 and 16, and one not even 20 does."""
+    found = runs({OURS: [(1.0, 10)] * 3, THEIRS: [(1.0, 18), (1.0, None), (1.0, 16)]})
+    ours = found.compare("cost_to_target", [((OURS, {}), (THEIRS, {}))])
+    assert ours.estimate is not None
+    bounds = estimate([math.log(10 / 18), math.log(10 / 20), math.log(10 / 16)])
+    assert bounds is not None
+    # A round of the two seeds in which both arrived, in the mean over three.
+    assert ours.resolution == pytest.approx(2 / 3 * math.log(1.1))
+    assert ours.estimate.high == pytest.approx(bounds.high + ours.resolution)
+    assert ours.estimate.low == -math.inf
+    assert ours.estimate.side_of(0.0) == -1  # whatever the one that missed would have taken
+    theirs = found.compare("cost_to_target", [((THEIRS, {}), (OURS, {}))]).estimate
+    assert theirs is not None
+    assert theirs.interval == pytest.approx((-ours.estimate.high, math.inf))
+
+
+def test_what_a_run_that_missed_had_spent_decides_nothing_for_it() -> None:
+    """Theirs, at a tenth of the cost of a round, miss in one seed: no interval ends above."""
+    found = runs({OURS: [(1.0, 10)] * 3, THEIRS: [(0.1, 10), (0.1, None), (0.1, 12)]})
+    theirs = found.compare("cost_to_target", [((THEIRS, {}), (OURS, {}))]).estimate
+    assert theirs is not None
+    assert theirs.high == math.inf
+    assert theirs.side_of(0.0) == 0
+
+
+def test_means_over_rounds_are_compared_on_the_rounds_that_both_have() -> None:
+    """Theirs stop after two rounds; ours go on, and break limits at a higher cost only then."""
+    kept = [round_of(1.0), round_of(2.0)]
+    records = {OURS: [*kept, round_of(9.0, feasible=False)], THEIRS: kept}
+    of = experiment(policies=[OURS, THEIRS], quantities=["objective"])
+    made = Series(result(of, lambda cell: {"rounds": records[cell.policy]}))
+    for name in ("objective", "feasible_share", "clients"):
+        found = made.compare(name, [((OURS, {}), (THEIRS, {}))], differences=name != "objective")
+        assert found.by_seed == {0: 0.0, 1: 0.0, 2: 0.0}
+    assert made.feasible_text("objective", (OURS, THEIRS), [{}]) == ""
+    assert made.feasible_share(OURS, [{}]) == pytest.approx(2 / 3)
+
+
 def test_a_seed_that_wins_and_loses_by_infinity_says_nothing() -> None:
     never = {OURS: {80: math.inf, 100: 1.0}, THEIRS: {80: 1.0, 100: math.inf}}
     of = experiment(policies=[OURS, THEIRS], quantities=["cost_to_target"], axes=[AXIS])
@@ -134,7 +191,7 @@ def test_a_seed_that_wins_and_loses_by_infinity_says_nothing() -> None:
 
     pairs = [((OURS, {"clients": n}), (THEIRS, {"clients": n})) for n in (80, 100)]
     found = Series(result(of, outputs)).compare("cost_to_target", pairs)
-    assert (found.by_seed, found.runs, found.contradictory) == ({}, 6, 3)
+    assert (found.by_seed, found.runs, found.contradictory) == ({}, 6, True)
     assert found.obstacle == "targets missed on both sides"
 
 
@@ -148,7 +205,7 @@ def test_a_seed_that_wins_and_loses_by_infinity_is_not_left_out_silently() -> No
 
     pairs = [((OURS, {"clients": n}), (THEIRS, {"clients": n})) for n in (80, 100)]
     found = Series(result(of, outputs)).compare("cost_to_target", pairs)
-    assert (found.by_seed, found.contradictory) == ({1: 0.0, 2: 0.0}, 1)
+    assert (found.by_seed, found.contradictory) == ({1: 0.0, 2: 0.0}, True)
     assert found.obstacle == "targets missed on both sides"
 
 
@@ -201,8 +258,8 @@ def test_costs_stand_beside_the_share_of_feasible_rounds() -> None:
     assert feasible({OURS: 1.0, THEIRS: 1.0}).feasible_text("objective", (OURS, THEIRS), [{}]) == ""
 
 
-def test_cells_of_the_same_inputs_have_the_same_keys() -> None:
-    """Whatever axes the experiments call them by."""
+def test_cells_of_the_same_inputs_have_the_same_settings() -> None:
+    """Whatever axes the experiments call them by, and whichever code ran them."""
     other = {**AXIS, "name": "n", "values": [100, 120]}
     made = [
         Series(
@@ -210,8 +267,10 @@ def test_cells_of_the_same_inputs_have_the_same_keys() -> None:
         )
         for axis in (AXIS, other)
     ]
-    assert made[0].keys([(OURS, {"clients": 100})]) == made[1].keys([(OURS, {"n": 100})])
-    assert not made[0].keys([(OURS, {"clients": 80})]) & made[1].keys([(OURS, {"n": 120})])
+    at_100 = [made[0].settings([(OURS, {"clients": 100})]), made[1].settings([(OURS, {"n": 100})])]
+    assert len(at_100[0]) == 3
+    assert at_100[0] == at_100[1]
+    assert not made[0].settings([(OURS, {"clients": 80})]) & made[1].settings([(OURS, {"n": 120})])
 
 
 def test_the_optimum_is_that_of_the_same_point_and_seed() -> None:

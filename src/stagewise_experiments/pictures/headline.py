@@ -18,7 +18,14 @@ from stagewise_experiments.headline import (
     with_optimum,
 )
 from stagewise_experiments.names import OURS, policy_name
-from stagewise_experiments.pictures.axes import GREY, NOT_REACHED, extent, plain_number, whisker
+from stagewise_experiments.pictures.axes import (
+    GREY,
+    NOT_REACHED,
+    extent,
+    plain_number,
+    policy_label,
+    whisker,
+)
 from stagewise_experiments.pictures.bars import dot, write
 from stagewise_experiments.pictures.figure import DPI, PICTURE_STYLE
 from stagewise_experiments.quantities import OPTIMUM, range_text, rounded
@@ -57,10 +64,7 @@ def gaps(series: Series, axes: Axes) -> None:
         policy: None if (known := gap(series, policy)) is None else known.mapped(lambda x: 100 * x)
         for policy in series.policies
     }
-    # Nothing can cost less than the optimum, however few scenarios an interval comes from.
-    ends = {
-        policy: (max(e.low, 0.0), max(e.high, 0.0)) for policy, e in found.items() if e is not None
-    }
+    ends = {policy: (e.low, e.high) for policy, e in found.items() if e is not None}
     right = max([1.0, *(high for _, high in ends.values())])
     for row, (policy, estimate) in enumerate(found.items()):
         known = gap(series, policy)
@@ -76,8 +80,9 @@ def gaps(series: Series, axes: Axes) -> None:
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{plain_number(value)}%"))
-    _frame(axes, list(found), "cost of a round above the certified optimum")
-    _title(axes, "Every method against the certified optimum", run_text(series.result))
+    names = [policy_name(policy) for policy in found]
+    _frame(axes, names, "cost of a round above the certified optimum")
+    _title(axes, "Every method against the certified optimum", series)
 
 
 def costs(series: Series, axes: Axes) -> None:
@@ -104,19 +109,21 @@ def costs(series: Series, axes: Axes) -> None:
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
-    _frame(axes, policies, f"cost to the target accuracy, {policy_name(OURS)} = 1")
-    _title(axes, "Cost to the target accuracy", run_text(series.result))
+    names = [policy_label(series, policy) for policy in policies]
+    _frame(axes, names, f"cost to the target accuracy, {policy_name(OURS)} = 1")
+    _title(axes, "Cost to the target accuracy", series)
 
 
-def _frame(axes: Axes, policies: list[str], label: str) -> None:
-    axes.set_yticks(range(len(policies)), [policy_name(policy) for policy in policies])
+def _frame(axes: Axes, names: list[str], label: str) -> None:
+    axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(policies) - 0.45, -0.55)
+    axes.set_ylim(len(names) - 0.45, -0.55)
     axes.set_xlabel(label)
     axes.grid(axis="x", alpha=0.3)
 
 
-def _title(axes: Axes, title: str, note: str) -> None:
+def _title(axes: Axes, title: str, series: Series) -> None:
+    note = f"{series.experiment.id}: {run_text(series.result)}"
     axes.set_title(f"{title}\n", loc="left", fontweight="bold", fontsize=11.5)
     axes.annotate(
         note, (0, 1), xycoords="axes fraction", xytext=(0, 7), textcoords="offset points",
