@@ -12,7 +12,7 @@ from stagewise.errors import StagewiseError
 from stagewise.policies.compose import Compose
 from stagewise.runs.config import Replanning
 from stagewise.selection.associators import LeastDelay
-from stagewise.selection.catalogue import associator_names, make_associator
+from stagewise.selection.catalogue import associator_names, make_associator, selector_names
 from stagewise.selection.selector import Selector, candidates
 from stagewise.simulator.start import resume
 from stagewise.testing import assert_conforms
@@ -109,6 +109,52 @@ def test_state_and_feedback_are_those_of_the_parts():
     assert stagewise.make_policy("random-k+pool", scenario).state() == {}
     stagewise.solve(scenario, bernoulli(scenario, 3, 0), policy)
     assert policy.state()["selector"]["times"].sum() == 15
+
+
+@pytest.mark.parametrize("name", [name for name in selector_names() if name != "all-online"])
+def test_a_used_policy_becomes_as_it_was_even_before_its_first_round(name):
+    """Under a wrapper too; the state of some is empty until then."""
+    scenario = numeric(clients=30, edges=2, seed=0)
+    rounds = bernoulli(scenario, 6, 0)
+    policy = stagewise.Remedied(stagewise.make_policy(f"{name},k=5", scenario), "reweight")
+    before = policy.state()
+
+    def played():
+        decisions = stagewise.solve(scenario, rounds, policy)
+        return [decision.edge_of.tolist() for decision in decisions]
+
+    first = played()
+    policy.restore(before)
+    assert played() == first
+
+
+def test_an_associator_becomes_as_it_was_too():
+    class Turning(LeastDelay):
+        """Places nobody in every second round; it has no state before the first."""
+
+        rounds = 0
+
+        def associate(self, round_, clients):
+            return super().associate(round_, clients[: len(clients) * (1 - self.rounds % 2)])
+
+        def observe(self, outcome):
+            self.rounds += 1
+
+        def state(self):
+            return {"rounds": self.rounds} if self.rounds else {}
+
+        def restore(self, state):
+            self.rounds = state.get("rounds", 0)
+
+    scenario = numeric(clients=6, edges=1, seed=0)
+    policy = Compose(stagewise.make_selector("all-online", scenario), Turning())
+    before = policy.state()
+    first, second = stagewise.solve(scenario, 2 * [np.ones(6, dtype=bool)], policy)
+    assert first.assignment and not second.assignment
+    policy.associator.rounds = 1
+    policy.restore(before)
+    [again] = stagewise.solve(scenario, [np.ones(6, dtype=bool)], policy)
+    assert again.assignment == first.assignment
 
 
 OPTIONS = {"rounds": 5, "replanning": Replanning()}

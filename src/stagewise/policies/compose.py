@@ -72,7 +72,5 @@ class Compose(Policy):
         return {name: state for name, state in parts.items() if state}
 
     def restore(self, state: State) -> None:
-        if "selector" in state:
-            self.selector.restore(state["selector"])
-        if "associator" in state:
-            self.associator.restore(state["associator"])
+        self.selector.restore(state.get("selector", {}))
+        self.associator.restore(state.get("associator", {}))

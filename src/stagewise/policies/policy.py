@@ -144,8 +144,7 @@ class Wrapper(Policy):
         return {"policy": within} if within else {}
 
     def restore(self, state: State) -> None:
-        if "policy" in state:
-            self.policy.restore(state["policy"])
+        self.policy.restore(state.get("policy", {}))
 
     def close(self) -> None:
         self.policy.close()

@@ -30,7 +30,7 @@ class Component:
         return {}
 
     def restore(self, state: State) -> None:
-        """Be as when `state` was taken."""
+        """Be as when `state` was taken, whatever came since; an empty one is told like any other."""
 
     @property
     def title(self) -> str:
