@@ -10,9 +10,11 @@ from helpers import PROFILE
 from stagewise import testing
 from stagewise.decisions import Answer
 from stagewise.policies import plan_policy
+from stagewise.policies.compose import Compose
 from stagewise.policies.policy import Policy, Wrapper
 from stagewise.policies.registry import policy_factory, policy_names
-from stagewise.selection.selector import candidates
+from stagewise.selection.associators import LeastDelay
+from stagewise.selection.selector import Selector, candidates
 from stagewise.testing import assert_conforms, conformance_problems
 from stagewise.world.rounds import Round
 
@@ -304,10 +306,89 @@ def test_a_state_that_is_not_told_is_caught():
         assert [line for line in problems_with(kind) if line.startswith("state, seed 0: raised")]
 
 
+class HighestLoss(Selector):
+    """The five whose last loss was highest, in training or where `asks` before; it keeps no state."""
+
+    def __init__(self, asks: bool) -> None:
+        self.asks, self.last = asks, {}
+
+    def probe(self, round_):
+        return candidates(round_)[::3] if self.asks else None
+
+    def told(self, clients, losses):
+        self.keep(clients, losses)
+
+    def select(self, round_):
+        clients = candidates(round_)
+        loss = np.array([self.last.get(client, 0.5) for client in clients.tolist()])
+        return clients[np.argsort(-loss, kind="stable")][:5]
+
+    def observe(self, outcome):
+        if not self.asks:
+            self.keep(outcome.clients.client, outcome.clients.loss_after)
+
+    def keep(self, clients, losses):
+        told = zip(clients.tolist(), losses.tolist(), strict=True)
+        self.last |= {client: loss for client, loss in told if loss == loss}
+
+
+class Remembering(HighestLoss):
+    def state(self):
+        return {"clients": list(self.last), "losses": list(self.last.values())}
+
+    def restore(self, state):
+        self.last = dict(zip(state["clients"], state["losses"], strict=True))
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_losses_that_are_not_part_of_the_state_are_caught(asks):
+    def problems(kind):
+        def make(scenario, *, seed, seconds):
+            return Compose(kind(asks), LeastDelay())
+
+        return conformance_problems(make, seeds=1)
+
+    assert problems(Remembering) == []
+    found = problems(HighestLoss)
+    where = [line.partition(": ")[0] for line in found]
+    known = ["always"] if asks else ["in training", "always"]
+    assert where == [f"state, losses known {when}, seed 0" for when in known]
+    rule = "a policy restored from its state must answer as one that never stopped"
+    assert all(rule in line for line in found)
+
+
+LEARNING = ["oort,k=6", "power-of-choice,k=6", "fedcor,k=6,warmup=2,interval=4", "fedlecc,k=6"]
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_what_our_selectors_learn_is_in_their_state(name, monkeypatch):
+    make = policy_factory(name)
+    assert_conforms(make, seeds=1)
+    monkeypatch.setattr(Compose, "state", lambda policy: {})
+    monkeypatch.setattr(Compose, "restore", lambda policy, state: None)
+    problems = conformance_problems(make, seeds=1)
+    assert any(line.startswith("state, losses known in training, seed 0: ") for line in problems)
+
+
+def test_two_policies_that_learn_must_learn_alike():
+    class Moody(HighestLoss):
+        def keep(self, clients, losses):
+            super().keep(clients, losses * np.random.default_rng().random(len(losses)))
+
+    def make(scenario, *, seed, seconds):
+        return Compose(Moody(asks=False), LeastDelay())
+
+    problems = conformance_problems(make, seeds=1)
+    assert any(
+        line.startswith("known losses, seed 0: ") and "must give one answer" in line
+        for line in problems
+    )
+
+
 def test_what_is_not_a_plain_value_must_survive_a_checkpoint():
     """Tuples come back as lists, and arrays as arrays of the same kind."""
 
-    class Remembering(Counting):
+    class Various(Counting):
         def state(self):
             return {"calls": np.array([self.calls]), "pair": (1, 2), "deep": {"a": [np.ones(2)]}}
 
@@ -316,7 +397,7 @@ def test_what_is_not_a_plain_value_must_survive_a_checkpoint():
             assert state["deep"]["a"][0].tolist() == [1.0, 1.0]
             self.calls = int(state["calls"][0])
 
-    assert problems_with(Remembering) == []
+    assert problems_with(Various) == []
 
 
 OUTCOMES: dict[str, Callable] = {

@@ -80,9 +80,6 @@ class Forgetful(Eager):
     def restore(self, state):
         pass
 
-    def observe(self, outcome):
-        self.gain[outcome.clients.client] = -outcome.decision.round.index
-
 
 def forgetful(scenario, *, seed, seconds):
     return Forgetful(len(scenario.clients), size=6)

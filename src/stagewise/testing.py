@@ -7,14 +7,15 @@ The rules are those of `stagewise.Policy`, tried on small scenarios of many kind
 fluctuating rounds, links and whole edges down, measured costs, nobody online, everybody online, one
 client, edges without capacity, clients without links; and what is asked of any policy besides: that it
 learns without changing what it observes, and from training only if it says so, that it goes on from its
-state as if nothing had happened, that it keeps to a time limit, and that remedies, diversity and
-replanning work over it or are refused in one line.
+state as if nothing had happened, whether losses are known or not, that it keeps to a time limit, and
+that remedies, diversity and replanning work over it or are refused in one line.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,13 @@ _SECONDS = 0.05
 _SLACK_S = 5.0  # a busy machine is no breach
 
 Make = Callable[[Scenario], Policy]
+
+
+class _Feedback(NamedTuple):
+    """What a policy is told: `change` of the outcome that a decision expects, and losses."""
+
+    change: Callable[[Outcome], Outcome]
+    losses_of: Callable[[IntArray], FloatArray]
 
 
 def conformance_problems(factory: PolicyFactory, *, seeds: int = 2) -> list[str]:
@@ -81,10 +89,14 @@ def _problems(factory: PolicyFactory, seed: int, stack: ExitStack) -> Iterator[s
     # What a search finds within a time limit is not the same twice.
     make: Make = made
     for name, rounds in _cases(seed):
-        yield from _lines(f"{name}, seed {seed}", _try(make, rounds))
+        yield from _lines(f"{name}, seed {seed}", _try(make, rounds, _NO_LOSSES))
     rounds = bernoulli(numeric(clients=30, edges=3, seed=seed), 2 * _ROUNDS, seed)
-    yield from _lines(f"state, seed {seed}", _try_state(make, rounds))
+    yield from _lines(f"known losses, seed {seed}", _try(make, rounds, _ALL_LOSSES))
+    yield from _lines(f"state, seed {seed}", _try_state(make, rounds, _NO_LOSSES))
     yield from _lines(f"feedback, seed {seed}", _try_feedback(make, rounds))
+    for name, feedback in {"in training": _LOSSES_IN_TRAINING, "always": _ALL_LOSSES}.items():
+        found = _try_state(make, rounds, feedback)
+        yield from _lines(f"state, losses known {name}, seed {seed}", found)
     for name, wrap in _WRAPPERS.items():
         yield from _lines(f"wrapped, seed {seed}: {name}", _try_wrapper(make, wrap, rounds))
     limited = _try_time_limit(lambda scenario: made(scenario, _SECONDS), seed)
@@ -121,7 +133,7 @@ def _attempt(what: str) -> Iterator[None]:
 _MAKING = "making the policy "
 
 
-def _try(make: Make, rounds: list[Round]) -> Iterator[str]:
+def _try(make: Make, rounds: list[Round], feedback: _Feedback) -> Iterator[str]:
     """The answers of one policy, and of another made the same way."""
     with _attempt(_MAKING):
         policy, again = make(rounds[0].scenario), make(rounds[0].scenario)
@@ -129,8 +141,8 @@ def _try(make: Make, rounds: list[Round]) -> Iterator[str]:
         where = f"round {round_.index}: "
         before = _fingerprint(round_)
         with _attempt(f"{where}probe "):
-            tell_losses(policy, round_, unknown_losses)
-            tell_losses(again, round_, unknown_losses)
+            tell_losses(policy, round_, feedback.losses_of)
+            tell_losses(again, round_, feedback.losses_of)
         with _attempt(f"{where}decide "):
             answer, repeated = policy.decide(round_), again.decide(round_)
         if _fingerprint(round_) != before:
@@ -139,7 +151,7 @@ def _try(make: Make, rounds: list[Round]) -> Iterator[str]:
         if not np.array_equal(answer.edge_of, repeated.edge_of):
             yield f"{where}two policies with one seed must give one answer, but do not"
         decision = make_decision(round_, answer, method=policy.title, decision_ms=0.0)
-        outcome = expected_outcome(decision)
+        outcome = feedback.change(expected_outcome(decision))
         before = _outcome_fingerprint(outcome)
         with _attempt(f"{where}observe "):
             policy.observe(outcome)
@@ -154,17 +166,19 @@ def _require_contract(round_: Round, answer: object) -> None:
         raise _Breach(f"round {round_.index}: {broken}")
 
 
-def _try_state(make: Make, rounds: list[Round]) -> Iterator[str]:
+def _try_state(make: Make, rounds: list[Round], feedback: _Feedback) -> Iterator[str]:
     """A policy that is restored half way must go on as one that never stopped."""
     with _attempt(_MAKING):
         policy, stopped, restored = (make(rounds[0].scenario) for _ in range(3))
+    if feedback is not _NO_LOSSES and not policy.uses_feedback:
+        return  # `_try_feedback` says whether that is true
     with _attempt(""):
-        whole = [_play(policy, round_) for round_ in rounds]
+        whole = [_play(policy, round_, feedback) for round_ in rounds]
         for round_ in rounds[:_ROUNDS]:
-            _play(stopped, round_)
+            _play(stopped, round_, feedback)
         # As it comes back from a checkpoint.
         restored.restore(state_from_arrays(*state_to_arrays(stopped.state())))
-        rest = [_play(restored, round_) for round_ in rounds[_ROUNDS:]]
+        rest = [_play(restored, round_, feedback) for round_ in rounds[_ROUNDS:]]
     for round_, expected, found in zip(rounds[_ROUNDS:], whole[_ROUNDS:], rest, strict=True):
         if not np.array_equal(expected, found):
             yield (
@@ -182,8 +196,8 @@ def _try_feedback(make: Make, rounds: list[Round]) -> Iterator[str]:
         return
     for round_ in rounds:
         with _attempt(f"round {round_.index}: "):
-            answer = _play(told, round_, _trained, _drawn_losses)
-            expected = _play(untold, round_)
+            answer = _play(told, round_, _ALL_LOSSES)
+            expected = _play(untold, round_, _NO_LOSSES)
         if not np.array_equal(answer, expected):
             yield (
                 f"round {round_.index}: answers depend on what training gave: `uses_feedback` must be "
@@ -204,6 +218,11 @@ def _trained(outcome: Outcome) -> Outcome:
         outcome.clients, loss_before=draw(count), loss_after=draw(count), update_norm=draw(count)
     )
     return replace(outcome, clients=clients, accuracy=float(draw()), loss=float(draw()))
+
+
+_NO_LOSSES = _Feedback(lambda outcome: outcome, unknown_losses)
+_LOSSES_IN_TRAINING = _Feedback(_trained, unknown_losses)  # as in a deployment
+_ALL_LOSSES = _Feedback(_trained, _drawn_losses)  # as in the simulator
 
 
 def _try_time_limit(make: Make, seed: int) -> Iterator[str]:
@@ -247,20 +266,15 @@ def _try_wrapper(
             return
     with closing(policy), _attempt(""):
         for round_ in rounds[:_ROUNDS]:
-            _play(policy, round_)
+            _play(policy, round_, _NO_LOSSES)
 
 
-def _play(
-    policy: Policy,
-    round_: Round,
-    change: Callable[[Outcome], Outcome] = lambda outcome: outcome,
-    losses_of: Callable[[IntArray], FloatArray] = unknown_losses,
-) -> IntArray:
-    """The answer in a round that then goes as decided, but for what `change` makes of it."""
-    tell_losses(policy, round_, losses_of)
+def _play(policy: Policy, round_: Round, feedback: _Feedback) -> IntArray:
+    """The answer in a round that then goes as decided, but for what `feedback` makes of it."""
+    tell_losses(policy, round_, feedback.losses_of)
     answer = policy.decide(round_)
     decision = make_decision(round_, answer, method=policy.title, decision_ms=0.0)
-    policy.observe(change(expected_outcome(decision)))
+    policy.observe(feedback.change(expected_outcome(decision)))
     return answer.edge_of
 
 
