@@ -17,7 +17,7 @@ from stagewise.world.costs import UNASSIGNED
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import FloatArray, IntArray
 
-_FIRST_STEPS, _LATER_STEPS = 1000, 100  # of the fit, as in the authors' code
+_FIRST_STEPS, _LATER_STEPS = 1000, 100  # of the fit, as in the authors' code with `--update_mean`
 _STATE = (
     *("rounds", "points", "annealing", "last", "known_in"),
     *("changes", "sampled_in", "fits", "is_fitted"),
@@ -34,6 +34,10 @@ class FedCor(Selector):
     sample has the others alone. Where no losses can be asked for, samples have the clients that
     trained: by how much their first loss differs from the last that was known.
 
+    Defaults and the fit are those of the commands that the authors' README gives for Fashion-MNIST, with
+    `--update_mean`: changes are taken from their weighted mean, and there is one long fit after the
+    warm-up, then a short one after every sample.
+
     Parameters
     ----------
     k : int, optional
@@ -47,20 +51,20 @@ class FedCor(Selector):
     dimension : int
         Of the space in which clients stand that change alike.
     history : int
-        For how many rounds a sample is used.
+        For how many rounds a sample is used (M).
     discount : float
-        What a sample counts for when it is a round older.
+        What a sample counts for when it is a round older (gamma).
     seed : int
         Of the draws.
     """
 
     k: int | None = None
-    warmup: int = 25
-    interval: int = 5
-    annealing: float = 0.9
+    warmup: int = 15
+    interval: int = 10
+    annealing: float = 0.95
     dimension: int = 15
-    history: int = 10
-    discount: float = 0.8
+    history: int = 100
+    discount: float = 0.95
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -142,6 +146,7 @@ class FedCor(Selector):
     def restore(self, state: State) -> None:
         for name in _STATE:
             setattr(self, f"_{name}", state[name])
+        self._told = np.zeros(0)
 
     def _reach(self, count: int) -> None:
         if len(self._last) < count:

@@ -1,7 +1,8 @@
 """FedCor's model: how the losses of clients change together, as a Gaussian process.
 
 Its covariance is X X' + s^2 I, with a point of a few dimensions for each client in the rows of X: a
-linear kernel, as published. With so few dimensions nothing of the size clients x clients is ever made.
+linear kernel, as published. Its mean is the weighted mean of the changes, as in the authors' code with
+`--update_mean`. With so few dimensions nothing of the size clients x clients is ever made.
 """
 
 import numpy as np
@@ -18,10 +19,11 @@ def fitted(points: FloatArray, changes: FloatArray, weights: FloatArray, steps: 
     """`points` after so many steps towards the largest likelihood of `changes`.
 
     `changes` has a row for each sample and a column for each client, NaN where nobody knows;
-    `weights` is what each sample counts for. The mean is zero.
+    `weights` is what each sample counts for, in the mean as in the likelihood.
     """
     mean, square = np.zeros((2, *points.shape))
-    samples = [(np.flatnonzero(~np.isnan(row)), row) for row in changes]
+    deviations = changes - _mean_changes(changes, weights)
+    samples = [(np.flatnonzero(~np.isnan(row)), row) for row in deviations]
     for step in range(1, steps + 1):
         slope = np.zeros_like(points)
         for weight, (known, row) in zip(weights, samples, strict=True):
@@ -32,6 +34,15 @@ def fitted(points: FloatArray, changes: FloatArray, weights: FloatArray, steps: 
         root = np.sqrt(square / (1 - _SQUARE**step)) + _TINY
         points = points - _RATE * mean / (1 - _MEAN**step) / root
     return points
+
+
+def _mean_changes(changes: FloatArray, weights: FloatArray) -> FloatArray:
+    """The weighted mean of each client's changes; NaN of a single change, which deviates by nothing."""
+    known = ~np.isnan(changes)
+    weight = weights @ known
+    several = (known.sum(axis=0) > 1) & (weight > 0)
+    sums = weights @ np.where(known, changes, 0.0)
+    return np.where(several, sums / np.where(several, weight, 1.0), np.nan)
 
 
 def _slope(points: FloatArray, change: FloatArray) -> FloatArray:
