@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brute_force import best_decision
 from helpers import random_scenario
-from stagewise.decisions import Answer, contract_violation
+from stagewise.decisions import Answer, contract_violation, make_decision
 from stagewise.selection.associators import (
     Balanced,
     Hashed,
@@ -164,3 +165,29 @@ def test_the_pool_places_only_whom_it_is_given(seed):
         among = replace(round_, online=np.isin(np.arange(60), half))
         assert edge_of.tolist() == associator.associate(among, half).tolist()
         assert (everybody >= 0).sum() < len(clients)
+
+
+def test_the_pool_keeps_the_limits_where_they_can_be_kept():
+    """As enumeration says of the clients given; for no more than these cost at their fastest edges."""
+    keepable = at_fastest = optimal = 0
+    for seed in range(150):
+        scenario = random_scenario(seed, clients=8, edges=2)
+        rng = np.random.default_rng(seed)
+        round_ = Round(scenario, rng.random(8) < 0.9)
+        clients = candidates(round_)
+        clients = clients[rng.random(len(clients)) < 0.9]
+        best = best_decision(replace(round_, online=np.isin(np.arange(8), clients)))
+        pool, fastest = (
+            make_decision(round_, Answer(edge_of), method="", decision_ms=0.0)
+            for associator in (PoolAssociator(scenario), LeastDelay())
+            for edge_of in [associator.associate(round_, clients)]
+        )
+        assert pool.feasible == best.feasible
+        if best.feasible:
+            assert pool.objective >= best.value - 1e-9
+            optimal += pool.objective <= best.value + 1e-9
+        if fastest.feasible:
+            assert pool.objective <= fastest.objective + 1e-9
+        keepable, at_fastest = keepable + best.feasible, at_fastest + fastest.feasible
+    assert keepable > 50 and at_fastest > 10
+    assert optimal >= 0.95 * keepable

@@ -1,19 +1,32 @@
 """FedLECC against its rule, said again in plain Python."""
 
+import itertools
 import math
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded import Recorded, online, recorded, selections, table
+from sklearn.cluster import OPTICS
 
 from stagewise.selection.fedlecc import FedLecc, label_clusters
+
+
+def similar_labels(counts: np.ndarray) -> list[int]:
+    """OPTICS over Hellinger's distances, pair by pair; whoever is in no cluster is one alone."""
+    roots = [[math.sqrt(count / sum(row)) for count in row] for row in counts.tolist()]
+    distance = [[math.dist(one, other) / math.sqrt(2) for other in roots] for one in roots]
+    with np.errstate(divide="ignore"):  # where clients are equal
+        found = OPTICS(min_samples=2, metric="precomputed").fit(np.array(distance))
+    cluster = found.labels_.tolist()
+    fresh = itertools.count(max(cluster) + 1)
+    return [next(fresh) if number < 0 else number for number in cluster]
 
 
 def high_loss_clusters(record: Recorded, k: int, clusters: int) -> list[list[int]]:
     last: dict[int, float] = {}
     chosen_in = []
-    cluster_of = label_clusters(record[0][0].scenario.clients.label_counts).tolist()
+    cluster_of = similar_labels(record[0][0].scenario.clients.label_counts)
     for round_, outcome in record:
         able = online(round_)
         loss = {client: last.get(client, math.inf) for client in able}

@@ -13,15 +13,18 @@ from stagewise.randomness import generator
 from stagewise.selection.power_of_choice import PowerOfChoice
 
 
-def rpow_d(record: Recorded, k: int, d: int) -> list[list[int]]:
+def power_of_choice(record: Recorded, k: int, d: int, losses=None) -> list[list[int]]:
+    """pow-d by the `losses` that candidates tell, shape (rounds, clients); rpow-d where they are NaN."""
     last: dict[int, float] = {}
     chosen_in = []
-    for round_, outcome in record:
+    for number, (round_, outcome) in enumerate(record):
         able = online(round_)
         rings = generator(2, "Power-of-Choice", round_.index).exponential(size=len(able))
         data = round_.scenario.clients.data
         at = {client: ring / data[client] for client, ring in zip(able, rings, strict=True)}
         drawn = sorted(able, key=at.__getitem__)[: max(d, min(k, len(able)))]
+        if losses is not None:
+            last |= {c: losses[number, c] for c in drawn if not math.isnan(losses[number, c])}
         ranked = sorted(drawn, key=lambda client: -last.get(client, math.inf))
         chosen_in.append(sorted(ranked[:k]))
         for row in table(outcome):
@@ -32,14 +35,35 @@ def rpow_d(record: Recorded, k: int, d: int) -> list[list[int]]:
 
 
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 12), more=st.integers(0, 15))
-def test_it_selects_as_published(seed, k, more):
+def test_it_selects_by_the_last_losses_as_published(seed, k, more):
     record = recorded(seed)
-    assert selections(PowerOfChoice(k=k, d=k + more, seed=2), record) == rpow_d(record, k, k + more)
+    found = selections(PowerOfChoice(k=k, d=k + more, seed=2), record)
+    assert found == power_of_choice(record, k, k + more)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    k=st.integers(1, 12),
+    more=st.integers(0, 15),
+    unknown=st.sampled_from([0.0, 0.3]),
+)
+def test_it_selects_by_the_losses_that_are_told_as_published(seed, k, more, unknown):
+    record = recorded(seed)
+    rng = np.random.default_rng(seed)
+    losses = rng.integers(0, 6, (len(record), 30)) / 2  # equal ones among them
+    losses[rng.random(losses.shape) < unknown] = np.nan
+    selector, found = PowerOfChoice(k=k, d=k + more, seed=2), []
+    for number, (round_, outcome) in enumerate(record):
+        asked = selector.probe(round_)
+        selector.told(asked, losses[number, asked])
+        found.append(sorted(selector.select(round_).tolist()))
+        selector.observe(outcome)
+    assert found == power_of_choice(record, k, k + more, losses)
 
 
 def test_by_default_there_are_two_candidates_for_a_place():
     record = recorded(0)
-    assert selections(PowerOfChoice(k=5, seed=2), record) == rpow_d(record, 5, 10)
+    assert selections(PowerOfChoice(k=5, seed=2), record) == power_of_choice(record, 5, 10)
 
 
 def test_there_must_be_as_many_candidates_as_places():
