@@ -81,7 +81,8 @@ plt.show()
 #    * - compare with the paper
 #      - ``stagewise-paper`` and its six benchmarks
 #    * - have clients whose losses should decide
-#      - ``oort+pool``, ``power-of-choice+pool`` and others: :doc:`/selection`
+#      - ``oort,k=30+pool``, ``power-of-choice,k=30+pool`` and others: :doc:`/selection`. ``k`` must
+#        leave ``pool`` a choice: with the default, 12 here, no round keeps the limits, with 30 all do
 #    * - know better
 #      - :ref:`a policy of your own <sphx_glr_gallery_plot_own_policy.py>`
 #

@@ -3,8 +3,10 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import stagewise
 from stagewise import plug_ins
 from stagewise.cli.main import main
 from stagewise.deploy.status import read_status
@@ -47,6 +49,15 @@ def test_its_first_selector_has_ten_lines():
 
 def test_its_selector_conforms(names):
     assert_conforms(names["hungry"], seeds=1)
+
+
+def test_its_selector_asks_again_whose_loss_is_unknown(names):
+    """Where nothing is trained every loss is NaN, and nobody has gained more or less than others."""
+    scenario = stagewise.generate.numeric(clients=12, edges=1, seed=0)
+    nearest = stagewise.make_associator("nearest", scenario)
+    policy = stagewise.Compose(names["Hungry"](), nearest)
+    first, second = stagewise.solve(scenario, 2 * [np.ones(12, dtype=bool)], policy)
+    assert first.assignment == second.assignment
 
 
 class Point:

@@ -26,9 +26,10 @@ class AsyncHfl(Associator):
     client's, less what it has in common with the others'. Nobody has these before training, so the
     gradient of the output biases of a model that takes all labels to be equally likely stands in: the
     client's shares of labels less the even share. A link's throughput is one model in the time of an
-    edge round. The bound of a gateway is open: here a model over each of its capacity's links at the
-    mean throughput. Capacities are kept, and as many clients as possible are placed, which the paper,
-    without capacities, need not say.
+    edge round: low loads mean slow links, which is no gain where a round waits for all. The bound of a
+    gateway is open: here a model over each of its capacity's links at the mean throughput. Capacities
+    are kept, and as many clients as possible are placed, which the paper, without capacities, need not
+    say.
 
     Parameters
     ----------

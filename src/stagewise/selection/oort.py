@@ -34,9 +34,10 @@ class Oort(Selector):
 
     What Alg. 1 leaves open, and what was chosen: the preferred duration T is a percentile of the
     durations known, as in the authors' code, which starts at `deadline` per cent and grows by
-    `pacer_step`; the pacer looks every `window` rounds. Utilities are scaled to 0 to 1 before the
-    uncertainty is added, as in the authors' code, since it would not weigh anything otherwise.
-    Unexplored clients are drawn in inverse proportion to the seconds that the round predicts.
+    `pacer_step`; the pacer looks every `window` rounds, first after two of these. Utilities are
+    scaled to 0 to 1 before the uncertainty is added, as in the authors' code, since it would not weigh
+    anything otherwise. Unexplored clients are drawn in inverse proportion to the seconds that the round
+    predicts.
 
     Parameters
     ----------

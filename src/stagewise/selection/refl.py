@@ -22,9 +22,9 @@ from stagewise.world.scenario import IntArray
 class Refl(Selector):
     """The clients that are least likely to be online in the next round; equal ones in random order.
 
-    REFL-style: its other half, updates that come late and count for less, has no place in rounds that
-    wait for everybody. REFL leaves the forecast to a model on each client; here it is made from the
-    rounds seen, and begins with the scenario's probabilities.
+    REFL-style: its other half, updates that come late and count for less, is not built; deployments drop
+    them. REFL leaves the forecast to a model on each client; here it is made from the rounds seen, and
+    begins with the scenario's probabilities.
 
     Parameters
     ----------

@@ -83,7 +83,8 @@ def number_of_clients(k: int | None, round_: Round, among: int) -> int:
     """`k`, or how many a round needs where it is None; at most `among`.
 
     What a round needs: so many clients of average data that every edge of the round has `data_min`.
-    Oort asks for 1.3 times as many and keeps the fastest; here everybody who is chosen trains.
+    Oort asks for 1.3 times as many and keeps the fastest; here everybody who is chosen trains. With
+    the pool's association more are needed, of whom it leaves some out.
     """
     if k is None:
         needed = int(round_.edges_up.sum()) * round_.scenario.limits.data_min
