@@ -69,7 +69,7 @@ def conformance_problems(factory: PolicyFactory, *, seeds: int = 2) -> list[str]
     ...     def decide(self, round_):
     ...         return stagewise.Answer(np.zeros(len(round_.online), dtype=int))
     >>> conformance_problems(lambda scenario, *, seed, seconds: Everybody(), seeds=1)[0]
-    "ordinary rounds, seed 0: round 0: client 'c0' serves but is offline"
+    "ordinary rounds, seed 0: round 0: client 'c9' serves but is offline"
     """
     problems: list[str] = []
     for seed in range(seeds):
