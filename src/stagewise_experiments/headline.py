@@ -54,10 +54,7 @@ def with_cost(judged: Sequence[Judged]) -> Series | None:
 
 
 def gap(series: Series, policy: str) -> Estimate | None:
-    """How far a policy is above the optimum, as a fraction of it, in the mean over points.
-
-    Nothing can cost less than the optimum, however few scenarios an interval comes from.
-    """
+    """How far a policy is above the optimum, as a fraction of it, in the mean over points."""
     if OPTIMUM not in series.policies or _GAP not in series.experiment.quantities:
         return None
     by_seed: dict[int, list[float]] = {}

@@ -52,6 +52,8 @@ class Quantity:
     """The rounds it is the sum of, where it is one: it is known to one round."""
     spent: _Value | None = None
     """Of a run that missed the target: what it had spent, and would at least have had to spend."""
+    least: float | None = None
+    """What it cannot be less than, however few values an interval comes from."""
     every: Callable[[Outputs], list[float]] | None = None
     """The values it is the mean of, where the tail of these is to be told beside it."""
     by_round: bool = False
@@ -94,7 +96,10 @@ def rounded(value: float, spread: float | None = None) -> str:
 
 
 def estimate_text(of: Estimate, share: bool = False) -> str:
-    """`12.3 ± 0.4`, in percent for shares; a target that was missed says by how many seeds."""
+    """`12.3 ± 0.4`, in percent for shares; a target that was missed says by how many seeds.
+
+    An interval that is cut off has its two ends: `12.3 (12.0 to 12.7)`.
+    """
     factor, sign = (100.0, "%") if share else (1.0, "")
     if of.missed:
         if of.count == of.missed:
@@ -104,9 +109,13 @@ def estimate_text(of: Estimate, share: bool = False) -> str:
         return f"{counted} ({others} in the others)" if others else counted
     if of.half_width is None:
         return f"{rounded(factor * of.mean)}{sign}"
-    spread = factor * of.half_width
+    below, above = factor * (of.mean - of.low), factor * (of.high - of.mean)
+    spread = max(below, above)
     mean = rounded(factor * of.mean, spread)
     decimals = len(mean.partition(".")[2])
+    if not math.isclose(below, above, rel_tol=1e-6, abs_tol=1e-12):
+        low, high = (f"{factor * end:,.{decimals}f}{sign}" for end in (of.low, of.high))
+        return f"{mean}{sign} ({low} to {high})"
     return f"{mean}{sign} ± {f'{spread:,.{decimals}f}' if spread else '0'}"
 
 
@@ -356,6 +365,7 @@ QUANTITIES: dict[str, Quantity] = {
             _over_optimum,
             absent="never feasible",
             beside=OPTIMUM,
+            least=1.0,
         ),
         _lower("plan_s", "time of Plan A", _plan_seconds, "s"),
         _share("kld_violation", "KLD violations", _own("kld_violation")),

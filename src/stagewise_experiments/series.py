@@ -143,7 +143,9 @@ class Series:
     ) -> Estimate | None:
         """The mean over seeds; `relative_to` another policy: the geometric mean of the ratios to it."""
         if relative_to is None:
-            return estimate(self.values(name, policy, point).values())
+            own = estimate(self.values(name, policy, point).values())
+            least = quantity(name).least
+            return own if own is None or least is None else own.bounded_below(least)
         found = self.compare(name, [((policy, point), (relative_to, point))]).estimate
         return None if found is None else found.mapped(math.exp)
 

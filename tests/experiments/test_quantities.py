@@ -278,3 +278,11 @@ def test_a_plan_that_breaks_its_limits_is_held_to_none() -> None:
 )
 def test_how_policies_are_called(policy: str, name: str) -> None:
     assert policy_name(policy) == name
+
+
+def test_an_interval_that_is_cut_off_has_two_ends() -> None:
+    found = estimate([1.0, 1.0, 1.04])
+    assert found is not None
+    assert estimate_text(found) == "1.013 ± 0.057"
+    assert estimate_text(found.bounded_below(1.0)) == "1.013 (1.000 to 1.071)"
+    assert quantity("over_optimum").least == 1.0
