@@ -174,9 +174,10 @@ def _try_state(make: Make, rounds: list[Round], feedback: _Feedback) -> Iterator
         return  # `_try_feedback` says whether that is true
     with _attempt(""):
         whole = [_play(policy, round_, feedback) for round_ in rounds]
+        # As it comes back from a checkpoint, that of before the first round among them.
+        stopped.restore(state_from_arrays(*state_to_arrays(stopped.state())))
         for round_ in rounds[:_ROUNDS]:
             _play(stopped, round_, feedback)
-        # As it comes back from a checkpoint.
         restored.restore(state_from_arrays(*state_to_arrays(stopped.state())))
         rest = [_play(restored, round_, feedback) for round_ in rounds[_ROUNDS:]]
     for round_, expected, found in zip(rounds[_ROUNDS:], whole[_ROUNDS:], rest, strict=True):

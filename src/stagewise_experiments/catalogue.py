@@ -46,7 +46,8 @@ def load(name: str) -> Experiment:
 def by_todays_file(result: Result) -> Result:
     """The result judged and told as the library's file of the experiment has it now.
 
-    Where the file has not all of its cells any more, and for a user's own, it stays as it was run.
+    Where the library has no file of that id, or one that has not all of its cells any more, it stays as
+    it was run.
     """
     if result.experiment.id not in experiments():
         return result

@@ -8,7 +8,7 @@ from stagewise_experiments.experiment import Claim, Point
 from stagewise_experiments.names import policy_name
 from stagewise_experiments.quantities import estimate_text, quantity, range_text, signed
 from stagewise_experiments.series import Comparison, Place, Series, undecidable, value_text
-from stagewise_experiments.statistics import SLACK, Estimate, estimate
+from stagewise_experiments.statistics import SLACK, Estimate
 
 NO_VALUE = "no value"
 TOO_WIDE = "the interval does not decide it"
@@ -27,7 +27,7 @@ class Finding:
     short_by: float = 0.0
     """How far the mean is on the wrong side; negative where it is on the right one."""
     chance: float = 1.0
-    """Of one that fails: how probable such an interval is where the claim is just true."""
+    """Of one that is decided: how probable such an interval is where the truth is on the border."""
     against: str = ""
     """The policy it is a comparison with, if it is one."""
     cells: frozenset[bytes] = frozenset()
@@ -55,8 +55,11 @@ def findings(series: Series, claim: Claim) -> Iterator[Finding]:
 
 
 def distinct_outcomes(found: Iterable[Finding]) -> list[bool | None]:
-    """Whether each comparison holds; one that several experiments share is one."""
-    return [holds for *_, holds in {(one.cells, one.question, one.holds) for one in found}]
+    """Whether each comparison holds; one that several experiments share is one, by the first of them."""
+    outcomes: dict[tuple[object, object], bool | None] = {}
+    for one in found:
+        outcomes.setdefault((one.cells, one.question), one.holds)
+    return list(outcomes.values())
 
 
 def tally(found: Iterable[Finding]) -> str:
@@ -115,7 +118,7 @@ def by_differences(claim: Claim) -> bool:
 
 
 def _against_limit(series: Series, claim: Claim, point: Point, limit: float, sign: int) -> Finding:
-    found = estimate(series.values(claim.quantity, claim.policy, point).values())
+    found = series.estimate(claim.quantity, claim.policy, point)
     if found is None:
         return Finding(NO_VALUE)
     claimed = quantity(claim.quantity)
@@ -139,8 +142,7 @@ def _against_policy(
     whose = f"of {policy_name(other)}'s"
     text = comparison_text(found, claim.quantity, differences, whose, link)
     text += _at(series, points[0]) if len(points) == 1 else f" over {len(points)} points"
-    beside = series.feasible_text(claim.quantity, (claim.policy, other), points)
-    text += f" ({beside})" if beside else ""
+    text += _beside(series, claim, pairs)
     line = sign * claim.margin if differences else math.log1p(sign * claim.margin)
     equal = not claim.strict and not found.resolution  # a round apart, either may be the less
     outcome = _outcome(found.estimate, line, sign, found.obstacle, equal)
@@ -164,17 +166,18 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
     differences = by_differences(claim)
     start = f"{axis} = {value_text(first)}"
     for point in series.points_at({**claim.at, axis: first}):
-        places: list[Place] = [(claim.policy, {**point, axis: last}), (claim.policy, point)]
-        found = series.compare(claim.quantity, [(places[0], places[1])], differences)
+        pair: tuple[Place, Place] = (claim.policy, {**point, axis: last}), (claim.policy, point)
+        found = series.compare(claim.quantity, [pair], differences)
         if not found.runs:
             yield Finding(NO_VALUE)
             continue
         link = f" from {start} to {value_text(last)}"
         text = comparison_text(found, claim.quantity, differences, f"at {start}", link)
         text += _at(series, {name: value for name, value in point.items() if name != axis})
+        text += _beside(series, claim, [pair])
         outcome = _outcome(found.estimate, 0.0, sign, found.obstacle, equal=False)
         question = (claim.quantity, "", 0.0, sign)
-        yield Finding(text, *outcome, cells=series.settings(places), question=question)
+        yield Finding(text, *outcome, cells=series.settings(pair), question=question)
 
 
 def _outcome(
@@ -182,8 +185,9 @@ def _outcome(
 ) -> tuple[bool | None, str, float, float]:
     """Whether all of the interval is on the side that is claimed: below the line for `sign` 1.
 
-    Also why it is undecided, how far the mean is on the wrong side, and, where it fails, how probable
-    that is if the truth is on the line. `equal`: an interval that only touches the line holds, too.
+    Also why it is undecided, how far the mean is on the wrong side, and, where it is decided, how
+    probable that is if the truth is on the line. `equal`: an interval that only touches the line
+    holds, too.
     """
     if found is None:
         return None, obstacle, 0.0, 1.0
@@ -194,10 +198,15 @@ def _outcome(
     side = sign * found.side_of(line)
     end = found.high if sign > 0 else found.low
     if side < 0 or (equal and sign * end <= sign * line + SLACK):
-        return True, "", short_by, 1.0
+        return True, "", short_by, found.chance(line)
     if side > 0:
         return False, "", short_by, found.chance(line)
     return None, TOO_WIDE, short_by, 1.0
+
+
+def _beside(series: Series, claim: Claim, pairs: list[tuple[Place, Place]]) -> str:
+    shares = series.feasible_text(claim.quantity, pairs)
+    return f" ({shares})" if shares else ""
 
 
 def _at(series: Series, point: Point) -> str:

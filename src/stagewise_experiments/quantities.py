@@ -374,6 +374,12 @@ QUANTITIES: dict[str, Quantity] = {
         _share("data_violation_worst", f"data {_WORST}", _own("data_violation_worst")),
         _share("kld_violation_kept", f"KLD {_FEASIBLE}", _of_feasible("kld_violation_worst")),
         _share("data_violation_kept", f"data {_FEASIBLE}", _of_feasible("data_violation_worst")),
+        _share(
+            "data_violation_feasible",
+            "data violations of feasible plans",
+            _of_feasible("data_violation"),
+            absent="no plan is feasible",
+        ),
         _share("planned_feasible", "feasible plans", _own("feasible"), "higher"),
     )
 }

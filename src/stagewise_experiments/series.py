@@ -232,25 +232,26 @@ class Series:
         shares = [share for by_seed in kept for share in by_seed]
         return _mean(shares) if shares else None
 
-    def feasible_text(self, name: str, policies: tuple[str, str], points: list[Point]) -> str:
+    def feasible_text(self, name: str, pairs: Iterable[tuple[Place, Place]]) -> str:
         """`feasible rounds: 100% against 31%`, where a cost is compared and either breaks a limit.
 
         Of the rounds that both runs have.
         """
         if not quantity(name).cost:
             return ""
-        shares = [self._feasible(policies, points, of) for of in (0, 1)]
+        pairs = list(pairs)
+        shares = [self._feasible(pairs, of) for of in (0, 1)]
         if all(share in (None, 1) for share in shares):
             return ""
         told = ("unknown" if share is None else f"{100 * share:.3g}%" for share in shares)
         return f"feasible rounds: {' against '.join(told)}"
 
-    def _feasible(self, policies: tuple[str, str], points: list[Point], of: int) -> float | None:
+    def _feasible(self, pairs: list[tuple[Place, Place]], of: int) -> float | None:
         """The share of the first or the second, in the mean over runs."""
         shares = []
-        for point in points:
+        for pair in pairs:
             for seed in self.result.seeds:
-                first, second = (self._cells.get(_place(p, point, seed)) for p in policies)
+                first, second = (self._cells.get(_place(*place, seed)) for place in pair)
                 if first is not None and second is not None:
                     shared = _shared_rounds(first, second)
                     shares.append(self._value("feasible_share", (first, second)[of], shared))
@@ -335,6 +336,8 @@ def _shared_rounds(ours: CellResult, theirs: CellResult) -> int | None:
 def _apart(a: float, b: float, differences: bool) -> float:
     if a == b:  # which may both be 0
         return 0.0
+    if not differences and min(a, b) == 0:
+        return math.inf if b == 0 else -math.inf
     return a - b if differences else math.log(a) - math.log(b)
 
 

@@ -28,7 +28,7 @@ class Estimate:
     reached_mean: float | None = None
     """The mean of the finite values, where only some are."""
     error: float = 0.0
-    """The standard error that the interval comes from; 0 where there is none."""
+    """The standard error that the interval comes from; 0 where there is none, NaN on another scale."""
 
     @property
     def low(self) -> float:
@@ -89,7 +89,7 @@ class Estimate:
         """On another scale, by a function that rises."""
         ends = None if self.interval is None else (change(self.low), change(self.high))
         reached = None if self.reached_mean is None else change(self.reached_mean)
-        return Estimate(change(self.mean), ends, self.count, self.missed, reached)
+        return Estimate(change(self.mean), ends, self.count, self.missed, reached, math.nan)
 
 
 def estimate(values: Iterable[float], bounds: Sequence[float] | None = None) -> Estimate | None:
@@ -113,7 +113,7 @@ def estimate(values: Iterable[float], bounds: Sequence[float] | None = None) -> 
     (end,) = endless
     if not finite:
         return replace(found, interval=(end, end))
-    if bounds is None:
+    if bounds is None or not all(map(math.isfinite, bounds)):
         return found
     least = _finite(bounds)
     interval = (least.low, end) if end > 0 else (end, least.high)

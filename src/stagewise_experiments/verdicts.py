@@ -16,7 +16,7 @@ from stagewise_experiments.claims import (
 from stagewise_experiments.experiment import Better, Claim, PaperValue, Point
 from stagewise_experiments.names import dataset_name, policy_name
 from stagewise_experiments.quantities import estimate_text, quantity, range_text, rounded
-from stagewise_experiments.series import Comparison, Series, undecidable, value_text
+from stagewise_experiments.series import Comparison, Place, Series, undecidable, value_text
 from stagewise_experiments.statistics import Estimate, estimate, holm
 
 Kind = Literal["agrees", "better", "differs", "undecided", "not comparable", "not run"]
@@ -37,7 +37,7 @@ POINTS_OF_INCREASE = 0.05
 """For increases over another policy."""
 POINTS_OF_SHARE = 0.01
 """For differences between accuracies and other shares."""
-BY_CHANCE = "among so many comparisons those that fail may do so by chance"
+BY_CHANCE = "among so many comparisons some are decided by chance"
 ACROSS = "our interval is neither within the tolerance nor outside of it"
 
 
@@ -92,7 +92,6 @@ def judge_value(series: Series, printed: PaperValue) -> Verdict:
 def judge_claim(series: Series, claim: Claim) -> Verdict:
     """`agrees` where every comparison holds, `differs` where one fails, otherwise `undecided`.
 
-    Of many comparisons some fail by chance: one that fails must do so when all are judged at once.
     What a model learned is not judged where the profile trains too little to be compared.
     """
     obstacle = _too_small(series) if quantity(claim.quantity).learned else ""
@@ -112,10 +111,11 @@ def judge_claim(series: Series, claim: Claim) -> Verdict:
     )
     if obstacle:
         return Verdict("not comparable", ours, "", obstacle)
-    holds = _settled(claim, found)
+    outcomes = _beyond_chance(claim, found)
+    holds = _settled(claim, found, outcomes)
     if holds is None:
         reasons = list(dict.fromkeys(finding.why for finding in found if finding.holds is None))
-        if _all(finding.holds for finding in found) is False:
+        if outcomes != [finding.holds for finding in found]:
             reasons.insert(0, BY_CHANCE)
         return Verdict("undecided", ours, "", _clauses(*reasons), found)
     if holds:
@@ -123,17 +123,28 @@ def judge_claim(series: Series, claim: Claim) -> Verdict:
     return Verdict("differs", ours, "", _why(series, claim.why), found)
 
 
-def _settled(claim: Claim, found: Sequence[Finding]) -> bool | None:
-    """Of every comparison; or, for each other policy, of any point.
+def _beyond_chance(claim: Claim, found: Sequence[Finding]) -> list[bool | None]:
+    """Whether each comparison holds, when all are judged at once.
 
-    A failure that may be one of chance among so many leaves the claim open.
+    Where all must hold, one that fails may do so by chance among so many; where one is enough, one
+    that holds may. That leaves it open.
     """
-    outcomes: dict[str, list[bool | None]] = {}
-    stands = holm([finding.chance for finding in found])
-    for finding, certain in zip(found, stands, strict=True):
-        holds = None if finding.holds is False and not certain else finding.holds
-        outcomes.setdefault(finding.against, []).append(holds)
-    return _all(_any(each) if claim.somewhere else _all(each) for each in outcomes.values())
+    telling = claim.somewhere
+    stands = holm([finding.chance if finding.holds is telling else 1.0 for finding in found])
+    return [
+        None if finding.holds is telling and not certain else finding.holds
+        for finding, certain in zip(found, stands, strict=True)
+    ]
+
+
+def _settled(
+    claim: Claim, found: Sequence[Finding], outcomes: Sequence[bool | None]
+) -> bool | None:
+    """Of every comparison; or, for each other policy, of any point."""
+    by_policy: dict[str, list[bool | None]] = {}
+    for finding, holds in zip(found, outcomes, strict=True):
+        by_policy.setdefault(finding.against, []).append(holds)
+    return _all(_any(each) if claim.somewhere else _all(each) for each in by_policy.values())
 
 
 def _all(outcomes: Iterable[bool | None]) -> bool | None:
@@ -198,12 +209,16 @@ def _compared(series: Series, printed: PaperValue, other: str | None) -> Compari
     """Ours against another policy's, or against our own at another point, as the paper counts it."""
     if other is None and printed.growth_from is None:
         return None
+    pairs = _pairs(series, printed, other)
+    return series.compare(printed.quantity, pairs, differences=printed.minus is not None)
+
+
+def _pairs(series: Series, printed: PaperValue, other: str | None) -> list[tuple[Place, Place]]:
     elsewhere = printed.growth_from or {}
-    pairs = [
+    return [
         ((printed.policy, point), (other or printed.policy, {**point, **elsewhere}))
         for point in series.points_at(printed.at)
     ]
-    return series.compare(printed.quantity, pairs, differences=printed.minus is not None)
 
 
 def _on_the_paper_s_scale(found: Estimate, printed: PaperValue) -> Estimate:
@@ -239,14 +254,13 @@ def _measured_text(series: Series, printed: PaperValue, compared: Comparison) ->
     found = compared.estimate
     if printed.growth_from is not None and found is not None and not found.missed:
         return range_text(found.mapped(math.exp), rounded) + " times"
-    other = printed.relative_to or printed.minus or printed.policy
-    name, points = printed.quantity, series.points_at(printed.at)
-    whose = f"of {policy_name(other)}'s"
+    name, other = printed.quantity, printed.relative_to or printed.minus
+    whose = f"of {policy_name(other or printed.policy)}'s"
     if printed.growth_from is not None:
         whose = f"at {_place_text(printed.growth_from)}"
     return _clauses(
         comparison_text(compared, name, printed.minus is not None, whose),
-        series.feasible_text(name, (printed.policy, other), points),
+        series.feasible_text(name, _pairs(series, printed, other)),
     )
 
 

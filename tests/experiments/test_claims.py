@@ -223,15 +223,53 @@ def test_one_failure_among_many_comparisons_must_be_one_of_more_than_chance() ->
     among = judge_claim(series(costs), claim(at_most=["exact", *others]))
     assert (among.kind, among.why) == (
         "undecided",
-        "among so many comparisons those that fail may do so by chance",
+        "among so many comparisons some are decided by chance",
     )
     assert among.ours.startswith("holds in 11, fails in 1 of 12 comparisons")
     costs["fedcs"] = noisy(0.5)
     assert judge_claim(series(costs), claim(at_most=["exact", *others])).kind == "differs"
 
 
+def test_where_one_point_is_enough_it_must_hold_by_more_than_chance() -> None:
+    """One of two points holds with a chance of 3%: not enough, when both are looked at."""
+    costs = {
+        "fedcs": {80: noisy(-0.12), 100: noisy(0.0)},
+        "exact": {80: [1.0] * 5, 100: [1.0] * 5},
+    }
+    once = told(costs, at_most=["exact"], strict=True, somewhere=True)
+    assert [finding.holds for finding in once.found] == [True, None]
+    assert (once.kind, once.why.split(";")[0]) == (
+        "undecided",
+        "among so many comparisons some are decided by chance",
+    )
+    costs["fedcs"][80] = noisy(-0.5)
+    assert told(costs, at_most=["exact"], strict=True, somewhere=True).kind == "agrees"
+
+
+def test_chance_is_no_reason_where_a_failure_is_certain() -> None:
+    costs = {
+        "fedcs": {80: noisy(0.5), 100: noisy(0.0)},
+        "exact": {80: [1.0] * 5, 100: [1.0] * 5},
+    }
+    open_ = told(costs, at_most=["exact"], strict=True, somewhere=True)
+    assert (open_.kind, open_.why) == ("undecided", "the interval does not decide it")
+
+
+def test_costs_along_an_axis_stand_beside_the_share_of_feasible_rounds() -> None:
+    of = experiment(
+        policies=["fedcs"], measure="decisions", quantities=["objective"], axes=[AXIS],
+    )  # fmt: skip
+
+    def outputs(cell: Any) -> dict[str, Any]:
+        kept = [True, cell.point["clients"] == 80]
+        return {"rounds": [round_of(1.0, feasible=each) for each in kept]}
+
+    verdict = judge_claim(Series(result(of, outputs)), claim(rises_with="clients"))
+    assert verdict.ours.endswith("(feasible rounds: 50% against 100%)")
+
+
 def test_points_can_be_judged_together() -> None:
-    """Dearer at one point, cheaper at the other: together, the geometric mean."""
+    """More expensive at one point, cheaper at the other: together, the geometric mean."""
     costs = {
         "fedcs": {80: [1.2, 1.2], 100: [1.0, 1.0]},
         "exact": {80: [1.0, 1.0], 100: [2.0, 2.0]},

@@ -394,7 +394,8 @@ def _can_be_measured(experiment: Experiment, name: str) -> bool:
         },
         "planning": {"plan_s", "objective", "planned_feasible", "clients"},
         "risk": {"kld_violation", "data_violation", "kld_violation_worst", "data_violation_worst"}
-        | {"kld_violation_kept", "data_violation_kept", "planned_feasible", "plan_s", "clients"},
+        | {"kld_violation_kept", "data_violation_kept", "planned_feasible", "plan_s", "clients"}
+        | {"data_violation_feasible"},
     }
     return name in known[experiment.measure]
 

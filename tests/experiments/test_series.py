@@ -169,6 +169,24 @@ def test_what_a_run_that_missed_had_spent_decides_nothing_for_it() -> None:
     assert theirs.side_of(0.0) == 0
 
 
+def test_a_run_that_diverged_at_once_has_no_bound() -> None:
+    """It has spent nothing; whether the others are better is then not known to an interval."""
+    of = experiment(
+        policies=[OURS, THEIRS], quantities=["cost_to_target"], setting={"target_accuracy": 0.9}
+    )
+
+    def outputs(cell: Cell) -> dict[str, Any]:
+        if cell.policy == THEIRS and cell.seed == 0:
+            return {"rounds": [], "target_accuracy": 0.9, "plan_ms": [], "stopped": "diverged"}
+        return trained(cell, cost_factor=1.0)
+
+    made = Series(result(of, outputs))
+    found = made.compare("cost_to_target", [((OURS, {}), (THEIRS, {}))])
+    assert found.missed == (0, 1)
+    assert found.estimate is not None
+    assert found.estimate.interval is None
+
+
 def test_means_over_rounds_are_compared_on_the_rounds_that_both_have() -> None:
     """Theirs stop after two rounds; ours go on, and break limits at a higher cost only then."""
     kept = [round_of(1.0), round_of(2.0)]
@@ -178,7 +196,7 @@ def test_means_over_rounds_are_compared_on_the_rounds_that_both_have() -> None:
     for name in ("objective", "feasible_share", "clients"):
         found = made.compare(name, [((OURS, {}), (THEIRS, {}))], differences=name != "objective")
         assert found.by_seed == {0: 0.0, 1: 0.0, 2: 0.0}
-    assert made.feasible_text("objective", (OURS, THEIRS), [{}]) == ""
+    assert made.feasible_text("objective", [((OURS, {}), (THEIRS, {}))]) == ""
     assert made.feasible_share(OURS, [{}]) == pytest.approx(2 / 3)
 
 
@@ -251,11 +269,14 @@ def feasible(shares: dict[str, float]) -> Series:
 
 def test_costs_stand_beside_the_share_of_feasible_rounds() -> None:
     found = feasible({OURS: 1.0, THEIRS: 0.3})
-    assert found.feasible_text("objective", (OURS, THEIRS), [{}]) == (
+    assert found.feasible_text("objective", [((OURS, {}), (THEIRS, {}))]) == (
         "feasible rounds: 100% against 30%"
     )
-    assert found.feasible_text("decision_ms", (OURS, THEIRS), [{}]) == ""
-    assert feasible({OURS: 1.0, THEIRS: 1.0}).feasible_text("objective", (OURS, THEIRS), [{}]) == ""
+    assert found.feasible_text("decision_ms", [((OURS, {}), (THEIRS, {}))]) == ""
+    assert (
+        feasible({OURS: 1.0, THEIRS: 1.0}).feasible_text("objective", [((OURS, {}), (THEIRS, {}))])
+        == ""
+    )
 
 
 def test_cells_of_the_same_inputs_have_the_same_settings() -> None:

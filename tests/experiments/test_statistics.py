@@ -59,7 +59,10 @@ def test_bounds_never_decide_what_the_truth_would_not(
         near = found.low if side > 0 else found.high
         assert near == (finite.low if side > 0 else finite.high)
         assert (found.high if side > 0 else found.low) == side * math.inf
-        assert side * sum(truth) >= side * sum(bounds) - 1e-9
+        for line in (-5.0, 0.0, 5.0):
+            decided = found.side_of(line)
+            assert decided in (0, side)
+            assert not decided or decided * (sum(truth) / len(truth) - line) > 0
 
 
 def test_without_bounds_some_that_missed_leave_no_interval() -> None:

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,6 +66,17 @@ def test_decisions_are_those_of_the_policy_itself(tmp_path, policy, options):
         weights = ours.answer.edge_weights, theirs.answer.edge_weights
         assert (weights[0] is None) == (weights[1] is None)
         assert weights[0] is None or np.array_equal(*weights)
+
+
+def test_what_a_service_answers_is_not_exchanged(tmp_path):
+    """Label balance would: the service refuses outcomes of what it did not answer."""
+    with serving(str(tmp_path / "a.db")) as client:
+        asked = stagewise.make_policy(f"{client.address}/pool", small_scenario())
+        with (
+            closing(asked),
+            pytest.raises(StagewiseError, match="whose answers may be changed"),
+        ):
+            stagewise.LabelBalanced(stagewise.Remedied(asked, "reweight"))
 
 
 def test_an_outcome_survives_the_way_there(tmp_path):

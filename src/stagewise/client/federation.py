@@ -83,6 +83,7 @@ class Federation(Policy):
         words = self._words
         self.mode = words["mode"]
         self.takes_surcharge, self.uses_feedback = words["takes_surcharge"], words["uses_feedback"]
+        self.binding = True
 
     @property
     def title(self) -> str:

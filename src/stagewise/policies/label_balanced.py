@@ -80,6 +80,11 @@ class LabelBalanced(Wrapper):
                 f"label balance: needs a policy that takes surcharges on clients, as those that "
                 f"follow the pool do; {policy.title!r} does not"
             )
+        if policy.binding:
+            raise StagewiseError(
+                f"label balance: needs a policy whose answers may be changed; {policy.title!r} is a "
+                f"service's, which has `pool-balanced` itself"
+            )
         if policy.mode == "strict" and policy.plan is None:
             raise StagewiseError(
                 f"label balance: needs to know the plan of a strict policy; {policy.title!r} does not "

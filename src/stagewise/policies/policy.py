@@ -37,6 +37,8 @@ class Policy(Component, ABC):
     """For one that follows a plan: by which method absent clients are replaced."""
     takes_surcharge: bool = False
     """Whether `decide` looks at `round.surcharge`, which diversity needs."""
+    binding: bool = False
+    """Whether what it answers must be carried out as it is, as a service's answers must."""
     uses_feedback = False  # by itself
 
     @property
@@ -112,6 +114,7 @@ class Wrapper(Policy):
         self.mode = policy.mode
         self.plan_b = policy.plan_b
         self.takes_surcharge = policy.takes_surcharge
+        self.binding = policy.binding
         self.uses_feedback = policy.uses_feedback or type(self).uses_feedback
 
     @property
