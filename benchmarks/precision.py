@@ -18,9 +18,8 @@ from statistics import fmean
 
 import torch
 
-from stagewise.runs.target import EVALUATIONS
 from stagewise_experiments.measures.training import measure_training
-from stagewise_experiments.quantities import accuracy_curve, quantity
+from stagewise_experiments.quantities import quantity
 from stagewise_experiments.setting import ScenarioSetting, Setting
 from stagewise_experiments.statistics import estimate
 
@@ -46,9 +45,8 @@ def setting_of(way: str, policy: str, seed: int, arguments: argparse.Namespace) 
 
 def figures_of(outputs: dict) -> tuple[float, float]:
     """The last accuracy, and the rounds to the target."""
-    last = [accuracy for _, accuracy in accuracy_curve(outputs)[-EVALUATIONS:]]
-    rounds = quantity("rounds_to_target").value(outputs)
-    return fmean(last), math.inf if rounds is None else rounds
+    last, rounds = (quantity(n).value(outputs) for n in ("final_accuracy", "rounds_to_target"))
+    return last, math.inf if rounds is None else rounds
 
 
 def main() -> None:

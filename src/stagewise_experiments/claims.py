@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stagewise_experiments.experiment import Claim, Point
 from stagewise_experiments.names import policy_name
 from stagewise_experiments.quantities import estimate_text, quantity, range_text, signed
-from stagewise_experiments.series import Comparison, Place, Series, undecidable, value_text
+from stagewise_experiments.series import Comparison, Pair, Series, undecidable, value_text
 from stagewise_experiments.statistics import SLACK, Estimate
 
 NO_VALUE = "no value"
@@ -125,8 +125,8 @@ def _against_limit(series: Series, claim: Claim, point: Point, limit: float, sig
     unit = f" {claimed.unit}" if claimed.unit and not found.missed else ""
     text = f"{estimate_text(found, claimed.share)}{unit}{_at(series, point)}"
     outcome = _outcome(found, limit, sign, undecidable(found), equal=math.isinf(limit))
-    keys = series.settings([(claim.policy, point)])
-    return Finding(text, *outcome, cells=keys, question=(claim.quantity, "", limit, sign))
+    cells = series.settings([(claim.policy, point)])
+    return Finding(text, *outcome, cells=cells, question=(claim.quantity, "", limit, sign))
 
 
 def _against_policy(
@@ -134,7 +134,7 @@ def _against_policy(
 ) -> Finding:
     """At one point, or in the mean over several."""
     differences = by_differences(claim)
-    pairs: list[tuple[Place, Place]] = [((claim.policy, p), (other, p)) for p in points]
+    pairs: list[Pair] = [((claim.policy, p), (other, p)) for p in points]
     found = series.compare(claim.quantity, pairs, differences)
     if not found.runs:
         return Finding(NO_VALUE)
@@ -166,7 +166,7 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
     differences = by_differences(claim)
     start = f"{axis} = {value_text(first)}"
     for point in series.points_at({**claim.at, axis: first}):
-        pair: tuple[Place, Place] = (claim.policy, {**point, axis: last}), (claim.policy, point)
+        pair: Pair = (claim.policy, {**point, axis: last}), (claim.policy, point)
         found = series.compare(claim.quantity, [pair], differences)
         if not found.runs:
             yield Finding(NO_VALUE)
@@ -204,7 +204,7 @@ def _outcome(
     return None, TOO_WIDE, short_by, 1.0
 
 
-def _beside(series: Series, claim: Claim, pairs: list[tuple[Place, Place]]) -> str:
+def _beside(series: Series, claim: Claim, pairs: list[Pair]) -> str:
     shares = series.feasible_text(claim.quantity, pairs)
     return f" ({shares})" if shares else ""
 

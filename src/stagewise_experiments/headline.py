@@ -9,7 +9,7 @@ from stagewise_experiments.claims import distinct_outcomes
 from stagewise_experiments.names import OURS, PAPER_METHODS, policy_name
 from stagewise_experiments.quantities import OPTIMUM, range_text, rounded
 from stagewise_experiments.series import Comparison, Series
-from stagewise_experiments.statistics import Estimate, estimate
+from stagewise_experiments.statistics import Estimate
 from stagewise_experiments.table import Judged, counted
 from stagewise_experiments.verdicts import KINDS, Kind
 
@@ -57,12 +57,8 @@ def gap(series: Series, policy: str) -> Estimate | None:
     """How far a policy is above the optimum, as a fraction of it, in the mean over points."""
     if OPTIMUM not in series.policies or _GAP not in series.experiment.quantities:
         return None
-    by_seed: dict[int, list[float]] = {}
-    for point in series.points:
-        for seed, value in series.values(_GAP, policy, point).items():
-            by_seed.setdefault(seed, []).append(value - 1)
-    found = estimate(sum(values) / len(values) for values in by_seed.values())
-    return None if found is None else found.bounded_below(0.0)
+    found = series.estimate_over(_GAP, policy, series.points)
+    return None if found is None else found.mapped(lambda value: value - 1)
 
 
 def cost_ratio(series: Series, policy: str) -> Comparison:

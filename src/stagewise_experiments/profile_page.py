@@ -8,7 +8,12 @@ from stagewise_experiments.catalogue import SUFFIX, experiments, load_all
 from stagewise_experiments.claims import tally
 from stagewise_experiments.document import Block, Bullets, Fold, Heading, Image, Table, Text
 from stagewise_experiments.experiment import Claim, Experiment
-from stagewise_experiments.headline import sentences, with_cost, with_optimum
+from stagewise_experiments.headline import (
+    kinds_of_the_paper,
+    sentences,
+    with_cost,
+    with_optimum,
+)
 from stagewise_experiments.names import dataset_name
 from stagewise_experiments.results import Result
 from stagewise_experiments.table import (
@@ -117,7 +122,7 @@ def _experiment(judged: Sequence[Judged], number: int) -> Fold:
         *table_blocks(one),
         Text(f"`{_command(one.result)}`", quiet=True),
     ]
-    kinds = _of_the_paper(one) + _of_ours(one)
+    kinds = kinds_of_the_paper([one]) + _of_ours(one)
     return Fold(title(one), blocks, _anchor(one.result), _counts(kinds))
 
 
@@ -133,7 +138,7 @@ def _lights(judged: Sequence[Judged]) -> Table:
         if found is None:
             rows.append([f"**{SYMBOLS['not run']} not run**", paper, experiment.title, "", "", ""])
             continue
-        theirs, ours = _of_the_paper(found), _of_ours(found)
+        theirs, ours = kinds_of_the_paper([found]), _of_ours(found)
         rows.append(
             [
                 _light(theirs or ours),
@@ -153,12 +158,6 @@ def _light(kinds: Counter[Kind]) -> str:
     order: tuple[Kind, ...] = ("differs", "undecided", "agrees", "better", "not comparable")
     kind: Kind = next((kind for kind in order if kinds[kind]), "not run")
     return f"**{SYMBOLS[kind]} {kind}**"
-
-
-def _of_the_paper(one: Judged) -> Counter[Kind]:
-    """The verdicts on its numbers and claims."""
-    claims = (verdict for claim, verdict in one.claims if not claim.ours)
-    return Counter(v.kind for v in (*(verdict for _, verdict in one.values), *claims))
 
 
 def _of_ours(one: Judged) -> Counter[Kind]:

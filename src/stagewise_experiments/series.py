@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,6 +17,8 @@ from stagewise_experiments.statistics import Estimate, estimate
 BySeed = dict[int, float]
 Place = tuple[str, Point]
 """A policy at a point."""
+Pair = tuple[Place, Place]
+"""Two that are compared."""
 ONE_SEED = "one seed"
 _Place = tuple[str, tuple[tuple[str, Value], ...], int]
 
@@ -143,11 +145,18 @@ class Series:
     ) -> Estimate | None:
         """The mean over seeds; `relative_to` another policy: the geometric mean of the ratios to it."""
         if relative_to is None:
-            own = estimate(self.values(name, policy, point).values())
-            least = quantity(name).least
-            return own if own is None or least is None else own.bounded_below(least)
+            return self.estimate_over(name, policy, [point])
         found = self.compare(name, [((policy, point), (relative_to, point))]).estimate
         return None if found is None else found.mapped(math.exp)
+
+    def estimate_over(self, name: str, policy: str, points: Iterable[Point]) -> Estimate | None:
+        """The mean over seeds of the mean over these points."""
+        collected: dict[int, list[float]] = {}
+        for point in points:
+            for seed, value in self.values(name, policy, point).items():
+                collected.setdefault(seed, []).append(value)
+        found, least = estimate(map(_mean, collected.values())), quantity(name).least
+        return found if found is None or least is None else found.bounded_below(least)
 
     def every(self, name: str, policy: str, point: Point) -> list[float]:
         """The values that those of all seeds are the means of, where their tail matters."""
@@ -155,51 +164,47 @@ class Series:
         cells = (self._cells.get(_place(policy, point, seed)) for seed in self.result.seeds)
         return [value for cell in cells if every and cell for value in every(cell.outputs or {})]
 
-    def compare(
-        self, name: str, pairs: Iterable[tuple[Place, Place]], differences: bool = False
-    ) -> Comparison:
+    def compare(self, name: str, pairs: Iterable[Pair], differences: bool = False) -> Comparison:
         """The log-ratios of the first place of each pair to the second, or their `differences`.
 
         Means over rounds are taken over those that both runs have. To a target, runs of as many
         rounds are compared exactly. Others are known to one round, and the interval is longer by it.
         """
-        collected: dict[int, list[_Pair]] = {}
-        first = second = both = 0
-        for ours_at, theirs_at in pairs:
-            for seed in self.result.seeds:
-                pair = self._pair(name, ours_at, theirs_at, seed, differences)
-                if pair is None:
-                    continue
-                both += pair.missed == (True, True)
-                first, second = first + pair.missed[0], second + pair.missed[1]
-                collected.setdefault(seed, []).append(pair)
-        told: dict[int, list[_Pair]] = {}
-        for seed, some in collected.items():
-            known = [pair for pair in some if pair.missed != (True, True)]
-            if known and not math.isnan(_mean([pair.apart for pair in known])):
-                told[seed] = known
-        one_sided = {pair.missed for some in collected.values() for pair in some} - {
-            (False, False),
-            (True, True),
-        }
-        steps = [_mean([pair.step for pair in some]) for some in told.values()]
+        compared = [
+            (ours.seed, found)
+            for ours, theirs in self._runs(pairs)
+            if (found := self._compared(name, ours, theirs, differences)) is not None
+        ]
+        missed = [found.missed for _, found in compared]
+        told: dict[int, list[_Compared]] = {}
+        for seed, found in compared:
+            if found.missed != (True, True):
+                told.setdefault(seed, []).append(found)
+        apart = {seed: _mean([found.apart for found in some]) for seed, some in told.items()}
+        clear = {seed: some for seed, some in told.items() if not math.isnan(apart[seed])}
+        steps = [_mean([found.step for found in some]) for some in clear.values()]
         return Comparison(
-            {seed: _mean([pair.apart for pair in some]) for seed, some in told.items()},
-            sum(map(len, collected.values())),
-            (first, second),
-            both,
-            bounds={seed: _mean([pair.bound for pair in some]) for seed, some in told.items()},
-            contradictory=len(one_sided) > 1,
+            {seed: apart[seed] for seed in clear},
+            len(compared),
+            (sum(first for first, _ in missed), sum(second for _, second in missed)),
+            missed.count((True, True)),
+            bounds={seed: _mean([found.bound for found in some]) for seed, some in clear.items()},
+            contradictory=(True, False) in missed and (False, True) in missed,
             resolution=_mean(steps) if steps else 0.0,
         )
 
-    def _pair(
-        self, name: str, ours_at: Place, theirs_at: Place, seed: int, differences: bool
-    ) -> "_Pair | None":
+    def _runs(self, pairs: Iterable[Pair]) -> Iterator[tuple[CellResult, CellResult]]:
+        """The runs at both places of each pair, on every seed that has both."""
+        for pair in pairs:
+            for seed in self.result.seeds:
+                ours, theirs = (self._cells.get(_place(*place, seed)) for place in pair)
+                if ours is not None and theirs is not None:
+                    yield ours, theirs
+
+    def _compared(
+        self, name: str, ours: CellResult, theirs: CellResult, differences: bool
+    ) -> "_Compared | None":
         """Two runs on one seed; None where either has no value or there is no ratio."""
-        ours, theirs = (self._cells.get(_place(*place, seed)) for place in (ours_at, theirs_at))
-        if ours is None or theirs is None:
-            return None
         shared = _shared_rounds(ours, theirs) if quantity(name).by_round else None
         a, b = self._value(name, ours, shared), self._value(name, theirs, shared)
         if a is None or b is None or (not differences and min(a, b) <= 0 and a != b):
@@ -208,12 +213,12 @@ class Series:
         if any(missed):
             least_a = self._spent(name, ours) if missed[0] else a
             least_b = self._spent(name, theirs) if missed[1] else b
-            return _Pair(missed, apart, _apart(least_a, least_b, differences))
+            return _Compared(missed, apart, _apart(least_a, least_b, differences))
         of_a, of_b = self._rounds(name, ours), self._rounds(name, theirs)
         if of_a == of_b:
-            return _Pair(missed, apart, apart)
+            return _Compared(missed, apart, apart)
         step = max(a / of_a, b / of_b) if differences else math.log1p(1 / min(of_a, of_b))
-        return _Pair(missed, apart, apart, step)
+        return _Compared(missed, apart, apart, step)
 
     def _rounds(self, name: str, cell: CellResult) -> float:
         """To the target; 0 for quantities that have none."""
@@ -229,34 +234,24 @@ class Series:
     def feasible_share(self, policy: str, points: Iterable[Point]) -> float | None:
         """Of the rounds at these points."""
         kept = [self.values("feasible_share", policy, point).values() for point in points]
-        shares = [share for by_seed in kept for share in by_seed]
-        return _mean(shares) if shares else None
+        return _mean_of_known(share for by_seed in kept for share in by_seed)
 
-    def feasible_text(self, name: str, pairs: Iterable[tuple[Place, Place]]) -> str:
+    def feasible_text(self, name: str, pairs: Iterable[Pair]) -> str:
         """`feasible rounds: 100% against 31%`, where a cost is compared and either breaks a limit.
 
         Of the rounds that both runs have.
         """
         if not quantity(name).cost:
             return ""
-        pairs = list(pairs)
-        shares = [self._feasible(pairs, of) for of in (0, 1)]
+        kept = [
+            [self._value("feasible_share", run, _shared_rounds(*runs)) for run in runs]
+            for runs in self._runs(pairs)
+        ]
+        shares = [_mean_of_known(both[side] for both in kept) for side in (0, 1)]
         if all(share in (None, 1) for share in shares):
             return ""
         told = ("unknown" if share is None else f"{100 * share:.3g}%" for share in shares)
         return f"feasible rounds: {' against '.join(told)}"
-
-    def _feasible(self, pairs: list[tuple[Place, Place]], of: int) -> float | None:
-        """The share of the first or the second, in the mean over runs."""
-        shares = []
-        for pair in pairs:
-            for seed in self.result.seeds:
-                first, second = (self._cells.get(_place(*place, seed)) for place in pair)
-                if first is not None and second is not None:
-                    shared = _shared_rounds(first, second)
-                    shares.append(self._value("feasible_share", (first, second)[of], shared))
-        known = [share for share in shares if share is not None]
-        return _mean(known) if known else None
 
     def settings(self, places: Iterable[Place]) -> frozenset[bytes]:
         """Of the cells at these places: the same in every experiment that has them."""
@@ -315,7 +310,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _Compared:
     """Two runs compared."""
 
     missed: tuple[bool, bool]
@@ -342,7 +337,13 @@ def _apart(a: float, b: float, differences: bool) -> float:
 
 
 def _mean(values: list[float]) -> float:
+    """NaN where infinities of both signs are among them."""
     return sum(values) / len(values)
+
+
+def _mean_of_known(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return _mean(known) if known else None
 
 
 def undecidable(found: Estimate | None) -> str:

@@ -16,8 +16,8 @@ from stagewise_experiments.claims import (
 from stagewise_experiments.experiment import Better, Claim, PaperValue, Point
 from stagewise_experiments.names import dataset_name, policy_name
 from stagewise_experiments.quantities import estimate_text, quantity, range_text, rounded
-from stagewise_experiments.series import Comparison, Place, Series, undecidable, value_text
-from stagewise_experiments.statistics import Estimate, estimate, holm
+from stagewise_experiments.series import Comparison, Pair, Series, undecidable, value_text
+from stagewise_experiments.statistics import Estimate, holm
 
 Kind = Literal["agrees", "better", "differs", "undecided", "not comparable", "not run"]
 KINDS: tuple[Kind, ...] = (
@@ -58,7 +58,8 @@ def judge_value(series: Series, printed: PaperValue) -> Verdict:
     paper, other = printed_text(printed), printed.relative_to or printed.minus
     compared = _compared(series, printed, other)
     if compared is None:
-        found = estimate(_alone(series, printed))
+        points = series.points_at(printed.at)
+        found = series.estimate_over(printed.quantity, printed.policy, points)
         ours = "" if found is None else estimate_text(found, quantity(printed.quantity).share)
         measured, unclear = found is not None, undecidable(found)
     else:
@@ -196,15 +197,6 @@ def _sign(value: float) -> str:
     return "+" if value > 0 else "−" if value < 0 else ""
 
 
-def _alone(series: Series, printed: PaperValue) -> list[float]:
-    """Ours by seed: the mean over the points that `at` leaves open."""
-    collected: dict[int, list[float]] = {}
-    for point in series.points_at(printed.at):
-        for seed, value in series.values(printed.quantity, printed.policy, point).items():
-            collected.setdefault(seed, []).append(value)
-    return [sum(values) / len(values) for values in collected.values()]
-
-
 def _compared(series: Series, printed: PaperValue, other: str | None) -> Comparison | None:
     """Ours against another policy's, or against our own at another point, as the paper counts it."""
     if other is None and printed.growth_from is None:
@@ -213,7 +205,7 @@ def _compared(series: Series, printed: PaperValue, other: str | None) -> Compari
     return series.compare(printed.quantity, pairs, differences=printed.minus is not None)
 
 
-def _pairs(series: Series, printed: PaperValue, other: str | None) -> list[tuple[Place, Place]]:
+def _pairs(series: Series, printed: PaperValue, other: str | None) -> list[Pair]:
     elsewhere = printed.growth_from or {}
     return [
         ((printed.policy, point), (other or printed.policy, {**point, **elsewhere}))
