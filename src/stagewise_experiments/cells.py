@@ -1,6 +1,6 @@
 """The cells of an experiment: every policy at every point of the axes, with every seed."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from copy import deepcopy
 from itertools import product
 from typing import Any
@@ -9,7 +9,7 @@ import msgspec
 
 from stagewise.errors import StagewiseError, shown
 from stagewise.world.checks import whole
-from stagewise_experiments.experiment import Experiment, Point, Profile, ProfileName
+from stagewise_experiments.experiment import Experiment, Point, Profile, ProfileName, StandIn
 from stagewise_experiments.setting import Setting, make_setting
 
 
@@ -47,14 +47,14 @@ def cells_of(
     """All cells: points in the order of the axes, then policies, then seeds.
 
     `seeds` replaces the profile's number of them. A data set that is `missing` gives way to its
-    stand-in, in the setting and on the axes.
+    stand-in, with what the stand-in sets, and on the axes.
     """
     profile = profile_of(experiment, profile_name)
     count = profile.seeds if seeds is None else whole("seeds", seeds, 1)
-    in_place = {real: name for real, name in experiment.stand_ins.items() if real in missing}
+    in_place = {real: other for real, other in experiment.stand_ins.items() if real in missing}
     return [
         _cell(experiment, profile, point, policy, profile.first_seed + number, in_place)
-        for point in points_of(experiment, profile)
+        for point in points_of(experiment, profile, in_place.values())
         for policy in experiment.policies
         for number in range(count)
     ]
@@ -67,10 +67,15 @@ def in_regime(experiment: Experiment, regime: str) -> Experiment:
     return msgspec.structs.replace(experiment, setting=setting)
 
 
-def points_of(experiment: Experiment, profile: Profile) -> Iterator[Point]:
+def points_of(
+    experiment: Experiment, profile: Profile, stand_ins: Iterable[StandIn] = ()
+) -> Iterator[Point]:
     """Every point of the axes, the last axis fastest; one empty point where there is none."""
+    replaced = dict(profile.values)
+    for stand_in in stand_ins:
+        replaced |= stand_in.values
     names = [axis.name for axis in experiment.axes]
-    values = [profile.values.get(axis.name, axis.values) for axis in experiment.axes]
+    values = [replaced.get(axis.name, axis.values) for axis in experiment.axes]
     return (dict(zip(names, place, strict=True)) for place in product(*values))
 
 
@@ -80,15 +85,12 @@ def _cell(
     point: Point,
     policy: str,
     seed: int,
-    in_place: dict[str, str],
+    in_place: dict[str, StandIn],
 ) -> Cell:
     fields: dict[str, Any] = {}
     for table in (experiment.setting, profile.setting, experiment.by_policy.get(policy, {})):
         _merge(fields, table)
-    point = dict(point)
     for axis in experiment.axes:
-        if axis.field == "dataset":
-            point[axis.name] = in_place.get(str(point[axis.name]), point[axis.name])
         if axis.field is None:
             _merge(fields, axis.fields.get(str(point[axis.name]), {}))
         else:
@@ -96,8 +98,11 @@ def _cell(
     fields |= {"measure": experiment.measure, "policy": policy, "seed": seed}
     setting = make_setting(fields, experiment.id)
     if setting.dataset in in_place:
-        setting = msgspec.structs.replace(setting, dataset=in_place[setting.dataset])
-    return Cell(setting=setting, point=point)
+        stand_in = in_place[setting.dataset]
+        _merge(fields, stand_in.setting | {"dataset": stand_in.dataset})
+        setting = make_setting(fields, experiment.id)
+    of_data = [axis.name for axis in experiment.axes if axis.field == "dataset"]
+    return Cell(setting=setting, point=point | dict.fromkeys(of_data, setting.dataset))
 
 
 def _merge(into: dict[str, Any], table: dict[str, Any]) -> None:

@@ -57,15 +57,15 @@ def _line(experiment: "Experiment", missing: set[str]) -> dict[str, Any]:
         other = experiment.stand_ins.get(name)
         if name not in missing:
             data[name] = "found"
-        elif other is not None and other not in missing:
-            data[name] = f"missing, {other} runs"
+        elif other is not None and other.dataset not in missing:
+            data[name] = f"missing, {other.dataset} runs"
         else:
             data[name] = "missing"
     return {
         "id": experiment.id,
         "paper": experiment.paper,
         "title": experiment.title,
-        "cells": {name: len(some) for name, some in cells.items()},
+        "cells": {name: len(cells_of(experiment, name, missing=missing)) for name in cells},
         "data": data,
     }
 

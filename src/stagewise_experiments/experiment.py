@@ -56,6 +56,18 @@ class Profile(_Table, frozen=True, kw_only=True):
     size; where not, `note` is the reason."""
 
 
+class StandIn(_Table, frozen=True, kw_only=True):
+    """What runs, under its own name, where a data set is not found."""
+
+    dataset: str
+    setting: dict[str, Any] = {}
+    """Fields of `Setting` that replace all others: what the stand-in can reach."""
+    values: dict[str, list[Value]] = {}
+    """Other values of an axis, by its name."""
+    note: str = ""
+    """What a reader must know about it."""
+
+
 class Panel(_Table, frozen=True, kw_only=True):
     """One plot of the picture."""
 
@@ -168,8 +180,8 @@ class Experiment(_Table, frozen=True, kw_only=True):
     axes: list[Axis] = []
     by_policy: dict[str, dict[str, Any]] = {}
     """Fields that cells of one policy have of their own."""
-    stand_ins: dict[str, str] = {}
-    """A data set to the one that runs in its place, under its own name, where it is not found."""
+    stand_ins: dict[str, StandIn] = {}
+    """A data set to what runs in its place."""
     paper_values: list[PaperValue] = []
     claims: list[Claim] = []
     group: str = ""

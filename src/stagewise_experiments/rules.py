@@ -76,9 +76,13 @@ class _Check:
             self.place(f"{where}.growth_from", printed.growth_from or {})
         for number, claim in enumerate(experiment.claims):
             self.claim(f"claims[{number}]", claim)
-        for real, other in experiment.stand_ins.items():
+        for real, stand_in in experiment.stand_ins.items():
             self.one("stand_ins", real, SOURCES)
-            self.one(f"stand_ins.{real}", other, [name for name in SOURCES if name != real])
+            where = f"stand_ins.{real}"
+            others = [name for name in SOURCES if name != real]
+            self.one(f"{where}.dataset", stand_in.dataset, others)
+            self.own_fields(f"{where}.setting", stand_in.setting)
+            self.values(where, stand_in.values)
         self.tables()
 
     def method(self, name: str, methods: list[str], planned: bool) -> None:
@@ -177,13 +181,12 @@ class _Check:
             if profile.first_seed < 0:
                 self.refuse(f"{where}.first_seed", profile.first_seed, "must be at least 0")
             self.own_fields(f"{where}.setting", profile.setting)
-            for axis, values in profile.values.items():
-                self.one(f"{where}.values", axis, [axis.name for axis in experiment.axes])
-                self.different(f"{where}.values.{axis}", values)
+            self.values(where, profile.values)
             cells = self.cells(name)
-            points = [cell.point for cell in cells]
-            if not any(p.where.items() <= q.items() for p in experiment.panels for q in points):
-                self.refuse(f"{where}.values", profile.values, "must keep a point of some panel")
+            self.keeps_a_panel(f"{where}.values", profile.values, cells)
+            for real, stand_in in experiment.stand_ins.items():
+                stood_in = self.cells(name, missing=[real])
+                self.keeps_a_panel(f"stand_ins.{real}.values", stand_in.values, stood_in)
             hard = [name for name in self.used() if name.endswith("_to_hard_target")]
             if hard and any(cell.setting.stop_at_target for cell in cells):
                 self.refuse(f"{where}: quantity", hard[0], "needs stop_at_target = false")
@@ -192,15 +195,26 @@ class _Check:
                 if cell.setting.scenario.task is not None:
                     self.one(f"{where}: scenario.task", cell.setting.scenario.task, SOURCES)
 
+    def values(self, where: str, values: dict[str, list[Value]]) -> None:
+        """Those that replace an axis's."""
+        for axis, replaced in values.items():
+            self.one(f"{where}.values", axis, [axis.name for axis in self.experiment.axes])
+            self.different(f"{where}.values.{axis}", replaced)
+
+    def keeps_a_panel(self, where: str, values: dict[str, list[Value]], cells: list[Cell]) -> None:
+        panels = self.experiment.panels
+        if not any(p.where.items() <= cell.point.items() for p in panels for cell in cells):
+            self.refuse(where, values, "must keep a point of some panel")
+
     def used(self) -> list[str]:
         """Every quantity that is shown or compared."""
         of = self.experiment
         parts: list[Panel | Claim | PaperValue] = [*of.panels, *of.claims, *of.paper_values]
         return [*of.quantities, *(part.quantity for part in parts)]
 
-    def cells(self, profile: ProfileName) -> list[Cell]:
+    def cells(self, profile: ProfileName, missing: Collection[str] = ()) -> list[Cell]:
         try:
-            return cells_of(self.experiment, profile, seeds=1)
+            return cells_of(self.experiment, profile, seeds=1, missing=missing)
         except StagewiseError as error:
             rest = str(error).removeprefix(f"{self.experiment.id}: ")
             raise StagewiseError(f"{self.source}: profiles.{profile}: {rest}") from None

@@ -155,9 +155,9 @@ def _result(
         code_version=code_version(),
         datasets=list(dict.fromkeys(name for cell in cells for name in data_of(cell.setting))),
         stand_ins={
-            real: other
+            real: other.dataset
             for real, other in planned.experiment.stand_ins.items()
-            if real not in ran and other in ran
+            if real not in ran and other.dataset in ran
         },
     )
 

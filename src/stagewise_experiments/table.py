@@ -85,9 +85,11 @@ def run_text(result: Result, intervals: bool = True) -> str:
 def _notes(judged: Judged) -> Iterator[Block]:
     result = judged.result
     for real, ran in result.stand_ins.items():
+        declared = result.experiment.stand_ins.get(real)
+        note = f" {declared.note}" if declared is not None and declared.note else ""
         yield Text(
             f"**Stand-in:** {dataset_name(real)} is not at hand; {dataset_name(ran)} ran in its "
-            "place, so the paper's numbers are not compared with ours."
+            f"place, so the paper's numbers are not compared with ours.{note}"
         )
     if result.size.note:
         yield Text(f"**Note on this size:** {result.size.note}{_data_note(judged)}")

@@ -124,7 +124,8 @@ def curves() -> Result:
     of = experiment(
         id="fig-accuracy-cifar100", title="Test accuracy by round, CIFAR-100", paper="Fig. 2(d)",
         about="Test accuracy of seven methods on CIFAR-100.", group="Accuracy", order=10,
-        setting={"dataset": "cifar100"}, stand_ins={"cifar100": "cifar10"},
+        setting={"dataset": "cifar100"},
+        stand_ins={"cifar100": {"dataset": "cifar10", "note": "It has fewer classes."}},
         panels=[{"form": "curves", "title": "CIFAR-100", "quantity": "accuracy"}],
         profiles={"quick": {"seeds": 3, "note": "30 rounds of a small network."}},
         paper_values=[
@@ -305,4 +306,4 @@ def made_up(of: Experiment) -> Result:
         level = 0.9 + 0.08 * draw.uniform()
         return trained(cell, min(cell.setting.rounds, 40), level, factor)
 
-    return result(of, outputs, of.stand_ins)
+    return result(of, outputs, {real: other.dataset for real, other in of.stand_ins.items()})

@@ -202,8 +202,26 @@ PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
             {"setting": {"scenario": {"task": "luck"}}},
             "profiles.quick: scenario.task = 'luck': must be one of mnist5k",
         ),
-        ({"stand_ins": {"luck": "mnist"}}, "stand_ins = 'luck': must be one of"),
-        ({"stand_ins": {"mnist": "mnist"}}, "stand_ins.mnist = 'mnist': must be one of"),
+        ({"stand_ins": {"luck": {"dataset": "mnist"}}}, "stand_ins = 'luck': must be one of"),
+        (
+            {"stand_ins": {"mnist": {"dataset": "mnist"}}},
+            "stand_ins.mnist.dataset = 'mnist': must be one of",
+        ),
+        (
+            {"stand_ins": {"ali": {"dataset": "aid15", "setting": {"seed": 3}}}},
+            "stand_ins.ali.setting.seed = 3: must not be given here",
+        ),
+        (
+            {"stand_ins": {"ali": {"dataset": "aid15", "values": {"q": [1]}}}},
+            "stand_ins.ali.values = 'q': must be one of p",
+        ),
+        (
+            {
+                "setting": {"dataset": "ali"},
+                "stand_ins": {"ali": {"dataset": "aid15", "setting": {"rounds": 0}}},
+            },
+            "profiles.quick: rounds = 0: must be at least 1",
+        ),
         ({"profiles": {}}, "profiles = {}: there must be quick, full or both"),
         ({"profiles": {"quick": {"seeds": 0}}}, "profiles.quick.seeds = 0: must be at least 1"),
         (

@@ -80,7 +80,7 @@ def test_tables_of_the_file_stay_as_they_are():
 
 
 def test_a_missing_data_set_gives_way_to_its_stand_in():
-    experiment = small(setting={"dataset": "ali"}, stand_ins={"ali": "aid15"})
+    experiment = small(setting={"dataset": "ali"}, stand_ins={"ali": {"dataset": "aid15"}})
     assert {c.setting.dataset for c in cells_of(experiment, "quick", missing={"ali"})} == {"aid15"}
     assert {c.setting.dataset for c in cells_of(experiment, "quick", missing={"mnist"})} == {"ali"}
     alone = small(setting={"dataset": "ali"})
@@ -90,10 +90,43 @@ def test_a_missing_data_set_gives_way_to_its_stand_in():
 def test_a_point_never_names_a_data_set_that_does_not_run():
     axis = {"name": "d", "field": "dataset", "values": ["mnist", "ali"], "label": "data"}
     profiles = {"quick": {"seeds": 1}}
-    experiment = small(axes=[axis], profiles=profiles, stand_ins={"ali": "aid15"})
+    experiment = small(axes=[axis], profiles=profiles, stand_ins={"ali": {"dataset": "aid15"}})
     cells = cells_of(experiment, "quick", missing={"ali"})
     assert [cell.point["d"] for cell in cells] == ["mnist"] * 2 + ["aid15"] * 2
     assert all(cell.point["d"] == cell.setting.dataset for cell in cells)
+
+
+def test_a_stand_in_has_settings_and_values_of_its_own():
+    stand_in = {
+        "dataset": "aid15",
+        "setting": {"target_accuracy": 0.3, "scenario": {"edges": 3}},
+        "values": {"p": [0.7]},
+    }
+    experiment = small(
+        setting={"dataset": "ali", "target_accuracy": 0.85},
+        by_policy={"client-sel-only": {"target_accuracy": 0.6}},
+        stand_ins={"ali": stand_in},
+    )
+    real = cells_of(experiment, "full")
+    assert {c.setting.target_accuracy for c in real} == {0.85, 0.6}
+    assert {c.setting.scenario.edges for c in real} != {3}
+    assert len({c.point["p"] for c in real}) > 1
+    cells = cells_of(experiment, "full", missing={"ali"})
+    assert {c.setting.target_accuracy for c in cells} == {0.3}
+    assert {(c.setting.scenario.edges, c.setting.scenario.clients) for c in cells} == {(3, 15)}
+    assert {c.point["p"] for c in cells} == {0.7}
+    assert {c.policy for c in cells} == {c.policy for c in real}
+
+
+def test_what_a_stand_in_sets_is_for_its_own_cells_alone():
+    axis = {"name": "d", "field": "dataset", "values": ["mnist", "ali"], "label": "data"}
+    stand_in = {"dataset": "aid15", "setting": {"target_accuracy": 0.3}}
+    experiment = small(axes=[axis], profiles={"quick": {"seeds": 1}}, stand_ins={"ali": stand_in})
+    cells = cells_of(experiment, "quick", missing={"ali"})
+    assert {(c.point["d"], c.setting.target_accuracy == 0.3) for c in cells} == {
+        ("mnist", False),
+        ("aid15", True),
+    }
 
 
 def test_without_axes_there_is_one_point():

@@ -167,6 +167,7 @@ def test_a_stand_in_is_named_wherever_the_data_set_is() -> None:
     assert text.startswith("# Test accuracy by round, CIFAR-10, in place of CIFAR-100 (Fig. 2(d))")
     assert "Test accuracy of seven methods on CIFAR-10." in text
     assert "CIFAR-100 is not at hand; CIFAR-10 ran in its place" in text
+    assert "are not compared with ours. It has fewer classes." in text
     assert "**not comparable**" in text
     assert "**not run**" not in text
 

@@ -153,7 +153,9 @@ def test_failed_cells_are_not_run_and_say_why() -> None:
 
 def test_other_data_are_not_compared() -> None:
     of = experiment(
-        policies=["fedcs"], setting={"dataset": "cifar100"}, stand_ins={"cifar100": "cifar10"}
+        policies=["fedcs"],
+        setting={"dataset": "cifar100"},
+        stand_ins={"cifar100": {"dataset": "cifar10"}},
     )
     found = Series(
         result(of, lambda _: outputs_of("final_accuracy", 0.55), {"cifar100": "cifar10"})
