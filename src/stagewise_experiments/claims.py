@@ -143,7 +143,7 @@ def _against_policy(
     text = comparison_text(found, claim.quantity, differences, whose, link)
     text += _at(series, points[0]) if len(points) == 1 else f" over {len(points)} points"
     text += _beside(series, claim, pairs)
-    line = sign * claim.margin if differences else math.log1p(sign * claim.margin)
+    line = _line(claim, sign)
     equal = not claim.strict and not found.resolution  # a round apart, either may be the less
     outcome = _outcome(found.estimate, line, sign, found.obstacle, equal)
     question = (claim.quantity, other, line, sign)
@@ -175,9 +175,16 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
         text = comparison_text(found, claim.quantity, differences, f"at {start}", link)
         text += _at(series, {name: value for name, value in point.items() if name != axis})
         text += _beside(series, claim, [pair])
-        outcome = _outcome(found.estimate, 0.0, sign, found.obstacle, equal=False)
-        question = (claim.quantity, "", 0.0, sign)
+        line = _line(claim, sign)
+        outcome = _outcome(found.estimate, line, sign, found.obstacle, equal=False)
+        question = (claim.quantity, "", line, sign)
         yield Finding(text, *outcome, cells=series.settings(pair), question=question)
+
+
+def _line(claim: Claim, sign: int) -> float:
+    """Where the claim's margin ends, as a difference or a logarithm of ratios."""
+    margin = sign * claim.margin
+    return margin if by_differences(claim) else math.log1p(margin)
 
 
 def _outcome(

@@ -145,12 +145,13 @@ class Claim(_Table, frozen=True, kw_only=True):
     together: bool = False
     """In the mean over the points (of the logarithms of ratios) in place of at each."""
     rises_with: str | None = None
-    """The value at the axis's last value is above that at its first."""
+    """The value at the axis's last value is above that at its first. With `falls_with` and a margin: it
+    stays within the margin."""
     falls_with: str | None = None
     ends: tuple[Value, Value] | None = None
     """The two values of that axis to compare, where they are not its first and its last."""
     margin: float = 0.0
-    """How far `at_most` and `at_least` may be missed: in parts of the other's value, or absolute."""
+    """How far comparisons may be missed: in parts of the other's value, or absolute."""
     absolute: bool = False
     """By differences in place of ratios; shares always are."""
     ours: bool = False

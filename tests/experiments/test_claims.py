@@ -86,6 +86,18 @@ def test_a_claim_of_some_cases_needs_one_point_for_each_policy() -> None:
         ({"rises_with": "clients"}, "agrees"),
         ({"falls_with": "clients"}, "differs"),
         ({"rises_with": "clients", "ends": [100, 80]}, "differs"),
+        ({"falls_with": "clients", "margin": 2.1}, "agrees"),
+        ({"falls_with": "clients", "margin": 1.9}, "differs"),
+        ({"rises_with": "clients", "margin": -1.9}, "agrees"),
+        ({"rises_with": "clients", "margin": -2.1}, "differs"),
+        (
+            {"rises_with": "clients", "falls_with": "clients", "margin": 2.1, "absolute": True},
+            "agrees",
+        ),
+        (
+            {"rises_with": "clients", "falls_with": "clients", "margin": 1.9, "absolute": True},
+            "differs",
+        ),
         ({"falls_with": "clients", "ends": [100, 80]}, "agrees"),
     ],
 )
