@@ -1,5 +1,8 @@
 """Commands for the paper's figures and tables: `stagewise experiment list`, `run`, `report`."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -117,15 +120,16 @@ def run(
     folder = Path(out) if out is not None else Path("results") / profile
     working = _workers(workers, cluster)
     try:
-        failures = run_experiments(
-            chosen,
-            profile,
-            folder,
-            working,
-            present=write_outputs,
-            device=device,
-            seeds=seeds,
-        )
+        with _ended_as_interrupted():
+            failures = run_experiments(
+                chosen,
+                profile,
+                folder,
+                working,
+                present=write_outputs,
+                device=device,
+                seeds=seeds,
+            )
     except KeyboardInterrupt:
         raise RunInterrupted("interrupted; the same command goes on where this ended") from None
     finally:
@@ -161,6 +165,16 @@ def _workers(count: int | None, cluster: str | None) -> "Workers":
     if cluster is not None:
         return ClusterWorkers(cluster)
     return ProcessWorkers(available_cores() if count is None else count)
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """Take SIGTERM for Ctrl-C: batch systems send it, and a run in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _need_matplotlib() -> None:

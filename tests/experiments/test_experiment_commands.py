@@ -131,7 +131,8 @@ def test_a_mistake_is_one_line(tmp_path, monkeypatch, capsys, arguments, said):
 
 
 @pytest.mark.processes
-def test_an_interrupt_costs_only_what_is_under_way(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_costs_only_what_is_under_way(tmp_path, how):
     """Real cells in real processes; the second run does not touch what the first kept."""
     path = write_small(tmp_path, SMALL.replace("rounds = 2", "rounds = 60"))
     out = tmp_path / "o"
@@ -140,13 +141,17 @@ def test_an_interrupt_costs_only_what_is_under_way(tmp_path):
     process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
     wait_until(lambda: list(out.glob("cells/*.json")) or process.poll() is not None, 100)
     assert process.poll() is None, process.stderr.read()
-    os.killpg(process.pid, signal.SIGINT)
+    if how == signal.SIGINT:
+        os.killpg(process.pid, how)  # as a terminal does
+    else:
+        process.terminate()  # as a batch system does: its workers must notice
     error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130
     assert "Traceback" not in error
     assert error.endswith("stagewise: interrupted; the same command goes on where this ended\n")
     kept = {file: file.stat().st_mtime_ns for file in (out / "cells").glob("*.json")}
     assert 0 < len(kept) < 160
+    assert len(load_result(out / "small" / "unfinished.json").cells) == len(kept)
 
     second = subprocess.run([*command[:-1], "2"], stderr=subprocess.PIPE, timeout=100)
     assert second.returncode == 0, second.stderr
