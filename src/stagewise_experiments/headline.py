@@ -68,14 +68,16 @@ def cost_ratio(series: Series, policy: str) -> Comparison:
 
 
 def cost_outcomes(judged: Sequence[Judged]) -> Counter[bool | None]:
-    """Of our main target on costs: how many comparisons hold, fail, or are undecided (None)."""
+    """All comparisons of our pool's cost with the paper's methods': how many hold, fail, or are
+    undecided (None)."""
     return Counter(
         distinct_outcomes(
             finding
             for one in judged
             for claim, verdict in one.claims
-            if claim.headline and claim.quantity == _COST
+            if (claim.policy, claim.quantity, claim.margin, claim.ours) == (OURS, _COST, 0, True)
             for finding in verdict.found
+            if finding.against in PAPER_METHODS
         )
     )
 

@@ -170,6 +170,28 @@ def test_the_sentences_count_what_was_judged(results: Path) -> None:
     assert first in text and third in text
 
 
+def test_every_comparison_of_the_pool_s_cost_with_the_paper_s_methods_counts() -> None:
+    """Whatever the page begins with; not what another policy costs, or by how much, or over whom."""
+    asked = {"text": "", "quantity": "cost_to_target", "policy": OURS, "ours": True,
+             "at_most": ["fedcs"]}  # fmt: skip
+    others = [
+        asked | {"policy": "fedcs", "at_most": ["orig-prob-solver"]},
+        asked | {"at_most": ["oort"]},
+        asked | {"margin": 0.5},
+        asked | {"quantity": "rounds_to_target"},
+        asked | {"ours": False},
+    ]
+    of = experiment(
+        policies=[OURS, "fedcs", "orig-prob-solver", "oort"], claims=[asked, *others],
+        profiles={"quick": {"seeds": 5}}, setting={"target_accuracy": 0.5},
+    )  # fmt: skip
+    judged = judge(result(of, lambda cell: trained(cell, 40, 0.97, 1.0)))
+    assert cost_outcomes([judged]).total() == 1
+    one = msgspec.structs.replace(of, claims=of.claims[:1])
+    alone = judge(msgspec.structs.replace(judged.result, experiment=one))
+    assert cost_outcomes([judged]) == cost_outcomes([alone])
+
+
 def test_the_gap_to_the_optimum_is_told_with_its_interval() -> None:
     of = next(of for of in load_all() if of.id == "fig-optimality")
     one = judge(made_up(of))
