@@ -1,6 +1,6 @@
 """The cells of an experiment: every policy at every point of the axes, with every seed."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from copy import deepcopy
 from itertools import product
 from typing import Any
@@ -47,17 +47,18 @@ def cells_of(
     """All cells: points in the order of the axes, then policies, then seeds.
 
     `seeds` replaces the profile's number of them. A data set that is `missing` gives way to its
-    stand-in, with what the stand-in sets, and on the axes.
+    stand-in, in the setting and on the axes, at the values that the stand-in keeps.
     """
     profile = profile_of(experiment, profile_name)
     count = profile.seeds if seeds is None else whole("seeds", seeds, 1)
     in_place = {real: other for real, other in experiment.stand_ins.items() if real in missing}
-    return [
+    cells = (
         _cell(experiment, profile, point, policy, profile.first_seed + number, in_place)
-        for point in points_of(experiment, profile, in_place.values())
+        for point in points_of(experiment, profile)
         for policy in experiment.policies
         for number in range(count)
-    ]
+    )
+    return [cell for cell in cells if cell is not None]
 
 
 def in_regime(experiment: Experiment, regime: str) -> Experiment:
@@ -67,15 +68,10 @@ def in_regime(experiment: Experiment, regime: str) -> Experiment:
     return msgspec.structs.replace(experiment, setting=setting)
 
 
-def points_of(
-    experiment: Experiment, profile: Profile, stand_ins: Iterable[StandIn] = ()
-) -> Iterator[Point]:
+def points_of(experiment: Experiment, profile: Profile) -> Iterator[Point]:
     """Every point of the axes, the last axis fastest; one empty point where there is none."""
-    replaced = dict(profile.values)
-    for stand_in in stand_ins:
-        replaced |= stand_in.values
     names = [axis.name for axis in experiment.axes]
-    values = [replaced.get(axis.name, axis.values) for axis in experiment.axes]
+    values = [profile.values.get(axis.name, axis.values) for axis in experiment.axes]
     return (dict(zip(names, place, strict=True)) for place in product(*values))
 
 
@@ -86,7 +82,8 @@ def _cell(
     policy: str,
     seed: int,
     in_place: dict[str, StandIn],
-) -> Cell:
+) -> Cell | None:
+    """None where a stand-in runs that leaves the point out."""
     fields: dict[str, Any] = {}
     for table in (experiment.setting, profile.setting, experiment.by_policy.get(policy, {})):
         _merge(fields, table)
@@ -99,6 +96,8 @@ def _cell(
     setting = make_setting(fields, experiment.id)
     if setting.dataset in in_place:
         stand_in = in_place[setting.dataset]
+        if any(point[axis] not in kept for axis, kept in stand_in.only.items()):
+            return None
         _merge(fields, stand_in.setting | {"dataset": stand_in.dataset})
         setting = make_setting(fields, experiment.id)
     of_data = [axis.name for axis in experiment.axes if axis.field == "dataset"]

@@ -49,9 +49,12 @@ def findings(series: Series, claim: Claim) -> Iterator[Finding]:
             for other in others:
                 if other in series.policies:
                     yield _against_policy(series, claim, some, other, sign)
-    for axis, sign in ((claim.rises_with, -1), (claim.falls_with, 1)):
+    within = [(_line(claim, sign), sign) for sign in (1, -1)] if claim.same_along else []
+    for axis, sides in (
+        (claim.rises_with, [(0.0, -1)]), (claim.falls_with, [(0.0, 1)]), (claim.same_along, within)
+    ):  # fmt: skip
         if axis is not None:
-            yield from _along(series, claim, axis, sign)
+            yield from _along(series, claim, axis, sides)
 
 
 def distinct_outcomes(found: Iterable[Finding]) -> list[bool | None]:
@@ -151,8 +154,13 @@ def _against_policy(
     return Finding(text, *outcome, against=other, cells=cells, question=question)
 
 
-def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Finding]:
-    """One value of the axis against another, for every other axis's values."""
+def _along(
+    series: Series, claim: Claim, axis: str, sides: list[tuple[float, int]]
+) -> Iterator[Finding]:
+    """One value of the axis against another, for every other axis's values.
+
+    `sides` are lines with the sides of them that are claimed, all of which must hold.
+    """
     values = series.axis_values(axis, claim.at)
     if not values:
         return
@@ -175,10 +183,14 @@ def _along(series: Series, claim: Claim, axis: str, sign: int) -> Iterator[Findi
         text = comparison_text(found, claim.quantity, differences, f"at {start}", link)
         text += _at(series, {name: value for name, value in point.items() if name != axis})
         text += _beside(series, claim, [pair])
-        line = _line(claim, sign)
-        outcome = _outcome(found.estimate, line, sign, found.obstacle, equal=False)
-        question = (claim.quantity, "", line, sign)
-        yield Finding(text, *outcome, cells=series.settings(pair), question=question)
+        outcomes = [_outcome(found.estimate, *side, found.obstacle, equal=False) for side in sides]
+        decisive = min(outcomes, key=lambda one: (_ORDER.index(one[0]), -one[3]))
+        question = (claim.quantity, "", *sides[0])
+        yield Finding(text, *decisive, cells=series.settings(pair), question=question)
+
+
+_ORDER = (False, None, True)
+"""Which of several outcomes decides: one that fails, or else one that is undecided."""
 
 
 def _line(claim: Claim, sign: int) -> float:

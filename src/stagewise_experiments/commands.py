@@ -170,7 +170,12 @@ def _workers(count: int | None, cluster: str | None) -> "Workers":
 @contextmanager
 def _ended_as_interrupted() -> Iterator[None]:
     """Take SIGTERM for Ctrl-C: batch systems send it, and a run in the background ignores Ctrl-C."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come again while files are written
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:

@@ -61,9 +61,9 @@ class StandIn(_Table, frozen=True, kw_only=True):
 
     dataset: str
     setting: dict[str, Any] = {}
-    """Fields of `Setting` that replace all others: what the stand-in can reach."""
-    values: dict[str, list[Value]] = {}
-    """Other values of an axis, by its name."""
+    """Fields of `Setting` that replace all others, such as a target that it can reach."""
+    only: dict[str, list[Value]] = {}
+    """The values of an axis at which it runs, by the axis's name, where these are not all."""
     note: str = ""
     """What a reader must know about it."""
 
@@ -145,13 +145,14 @@ class Claim(_Table, frozen=True, kw_only=True):
     together: bool = False
     """In the mean over the points (of the logarithms of ratios) in place of at each."""
     rises_with: str | None = None
-    """The value at the axis's last value is above that at its first. With `falls_with` and a margin: it
-    stays within the margin."""
+    """The value at the axis's last value is above that at its first."""
     falls_with: str | None = None
+    same_along: str | None = None
+    """The value at the axis's last value is that at its first, within the margin."""
     ends: tuple[Value, Value] | None = None
     """The two values of that axis to compare, where they are not its first and its last."""
     margin: float = 0.0
-    """How far comparisons may be missed: in parts of the other's value, or absolute."""
+    """How far the other's value may be missed: in parts of it, or absolute."""
     absolute: bool = False
     """By differences in place of ratios; shares always are."""
     ours: bool = False

@@ -90,6 +90,9 @@ def load_result(path: str | Path) -> Result:
     """Read what `save_result` wrote, now or in an older version."""
     record = decode_json(read_bytes(path), dict[str, Any], str(path))
     try:
+        stand_ins = record["experiment"].get("stand_ins", {})
+        for real, other in stand_ins.items():  # which were names alone
+            stand_ins[real] = {"dataset": other} if isinstance(other, str) else other
         for printed in record["experiment"].get("paper_values", ()):
             if printed["value"] == _NEVER:
                 printed["value"] = math.inf

@@ -12,7 +12,7 @@ from stagewise.plan_a.planners import PLANNERS
 from stagewise.policies.registry import policy_factory, policy_names
 from stagewise.search.association import reading_of
 from stagewise.selection.catalogue import parts_of
-from stagewise_experiments.cells import Cell, cells_of
+from stagewise_experiments.cells import cells_of
 from stagewise_experiments.code_version import policy_version
 from stagewise_experiments.experiment import (
     Axis,
@@ -82,7 +82,16 @@ class _Check:
             others = [name for name in SOURCES if name != real]
             self.one(f"{where}.dataset", stand_in.dataset, others)
             self.own_fields(f"{where}.setting", stand_in.setting)
-            self.values(where, stand_in.values)
+            for field in _flat(stand_in.setting):
+                if field == "dataset" or any(field in _fields_of(axis) for axis in experiment.axes):
+                    self.refuse(
+                        f"{where}.setting", field, "must not be given here, or set by an axis"
+                    )
+            for name, kept in stand_in.only.items():
+                self.of_axis(f"{where}.only", name)
+                self.different(f"{where}.only.{name}", kept)
+                for value in kept:
+                    self.one(f"{where}.only.{name}", value, self.values_of(name))
         self.tables()
 
     def method(self, name: str, methods: list[str], planned: bool) -> None:
@@ -145,10 +154,17 @@ class _Check:
             self.of_policy(f"{where}.at_least", name)
         self.growing(f"{where}.rises_with", claim.rises_with, claim)
         self.growing(f"{where}.falls_with", claim.falls_with, claim)
+        self.growing(f"{where}.same_along", claim.same_along, claim)
+        if claim.same_along and not 0 < claim.margin < 1:
+            self.refuse(
+                f"{where}.margin", claim.margin, "must be above 0 and below 1 for same_along"
+            )
+        along = (claim.rises_with, claim.falls_with, claim.same_along)
         if claim.ends is not None:
-            axis = claim.rises_with or claim.falls_with
+            axis = next(filter(None, along), None)
             if axis is None:
-                self.refuse(f"{where}.ends", claim.ends, "must have rises_with or falls_with")
+                rule = "must have rises_with, falls_with or same_along"
+                self.refuse(f"{where}.ends", claim.ends, rule)
             for value in claim.ends:
                 self.one(f"{where}.ends", value, self.values_of(axis))
         if claim.headline and not claim.ours:
@@ -159,11 +175,10 @@ class _Check:
         for name in ("somewhere", "together"):
             if getattr(claim, name) and not (claim.at_most or claim.at_least):
                 self.refuse(f"{where}.{name}", True, "must have at_most or at_least")
-        limits = (claim.below, claim.above, claim.rises_with, claim.falls_with)
         given = claim.missed or claim.at_most or claim.at_least
-        if all(limit is None for limit in limits) and not given:
-            rule = "must have below, above, missed, at_most, at_least, rises_with or falls_with"
-            self.refuse(f"{where}.text", claim.text, rule)
+        if all(limit is None for limit in (claim.below, claim.above, *along)) and not given:
+            ways = "below, above, missed, at_most, at_least, rises_with, falls_with or same_along"
+            self.refuse(f"{where}.text", claim.text, f"must have {ways}")
 
     def tables(self) -> None:
         """Everything that goes into settings, profile by profile."""
@@ -181,43 +196,44 @@ class _Check:
             if profile.first_seed < 0:
                 self.refuse(f"{where}.first_seed", profile.first_seed, "must be at least 0")
             self.own_fields(f"{where}.setting", profile.setting)
-            self.values(where, profile.values)
-            cells = self.cells(name)
-            self.keeps_a_panel(f"{where}.values", profile.values, cells)
+            for axis, values in profile.values.items():
+                self.one(f"{where}.values", axis, [axis.name for axis in experiment.axes])
+                self.different(f"{where}.values.{axis}", values)
+            self.cells(name, where, f"{where}.values", profile.values)
             for real, stand_in in experiment.stand_ins.items():
-                stood_in = self.cells(name, missing=[real])
-                self.keeps_a_panel(f"stand_ins.{real}.values", stand_in.values, stood_in)
-            hard = [name for name in self.used() if name.endswith("_to_hard_target")]
-            if hard and any(cell.setting.stop_at_target for cell in cells):
-                self.refuse(f"{where}: quantity", hard[0], "needs stop_at_target = false")
-            for cell in cells:
-                self.one(f"{where}: dataset", cell.setting.dataset, SOURCES)
-                if cell.setting.scenario.task is not None:
-                    self.one(f"{where}: scenario.task", cell.setting.scenario.task, SOURCES)
+                instead = f"stand_ins.{real}"
+                self.cells(name, f"{where}, {instead}", f"{instead}.only", stand_in.only, [real])
 
-    def values(self, where: str, values: dict[str, list[Value]]) -> None:
-        """Those that replace an axis's."""
-        for axis, replaced in values.items():
-            self.one(f"{where}.values", axis, [axis.name for axis in self.experiment.axes])
-            self.different(f"{where}.values.{axis}", replaced)
-
-    def keeps_a_panel(self, where: str, values: dict[str, list[Value]], cells: list[Cell]) -> None:
+    def cells(
+        self,
+        profile: ProfileName,
+        where: str,
+        left_by: str,
+        values: dict[str, list[Value]],
+        missing: Collection[str] = (),
+    ) -> None:
+        """Those of a profile, of which `values`, which stand at `left_by`, leave some."""
+        try:
+            cells = cells_of(self.experiment, profile, seeds=1, missing=missing)
+        except StagewiseError as error:
+            rest = str(error).removeprefix(f"{self.experiment.id}: ")
+            raise StagewiseError(f"{self.source}: {where}: {rest}") from None
         panels = self.experiment.panels
         if not any(p.where.items() <= cell.point.items() for p in panels for cell in cells):
-            self.refuse(where, values, "must keep a point of some panel")
+            self.refuse(left_by, values, "must keep a point of some panel")
+        hard = [name for name in self.used() if name.endswith("_to_hard_target")]
+        if hard and any(cell.setting.stop_at_target for cell in cells):
+            self.refuse(f"{where}: quantity", hard[0], "needs stop_at_target = false")
+        for cell in cells:
+            self.one(f"{where}: dataset", cell.setting.dataset, SOURCES)
+            if cell.setting.scenario.task is not None:
+                self.one(f"{where}: scenario.task", cell.setting.scenario.task, SOURCES)
 
     def used(self) -> list[str]:
         """Every quantity that is shown or compared."""
         of = self.experiment
         parts: list[Panel | Claim | PaperValue] = [*of.panels, *of.claims, *of.paper_values]
         return [*of.quantities, *(part.quantity for part in parts)]
-
-    def cells(self, profile: ProfileName, missing: Collection[str] = ()) -> list[Cell]:
-        try:
-            return cells_of(self.experiment, profile, seeds=1, missing=missing)
-        except StagewiseError as error:
-            rest = str(error).removeprefix(f"{self.experiment.id}: ")
-            raise StagewiseError(f"{self.source}: profiles.{profile}: {rest}") from None
 
     def own_fields(self, where: str, table: dict[str, Any]) -> None:
         for name in OF_THE_CELL:

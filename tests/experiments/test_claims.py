@@ -86,23 +86,27 @@ def test_a_claim_of_some_cases_needs_one_point_for_each_policy() -> None:
         ({"rises_with": "clients"}, "agrees"),
         ({"falls_with": "clients"}, "differs"),
         ({"rises_with": "clients", "ends": [100, 80]}, "differs"),
-        ({"falls_with": "clients", "margin": 2.1}, "agrees"),
-        ({"falls_with": "clients", "margin": 1.9}, "differs"),
-        ({"rises_with": "clients", "margin": -1.9}, "agrees"),
-        ({"rises_with": "clients", "margin": -2.1}, "differs"),
-        (
-            {"rises_with": "clients", "falls_with": "clients", "margin": 2.1, "absolute": True},
-            "agrees",
-        ),
-        (
-            {"rises_with": "clients", "falls_with": "clients", "margin": 1.9, "absolute": True},
-            "differs",
-        ),
+        ({"same_along": "clients", "margin": 0.5}, "differs"),
+        ({"same_along": "clients", "margin": 2.1, "absolute": True}, "agrees"),
+        ({"same_along": "clients", "margin": 1.9, "absolute": True}, "differs"),
+        ({"same_along": "clients", "ends": [100, 80], "margin": 0.7}, "agrees"),
+        ({"same_along": "clients", "ends": [100, 80], "margin": 0.6}, "differs"),
         ({"falls_with": "clients", "ends": [100, 80]}, "agrees"),
     ],
 )
 def test_claims_at_their_borders(fields: dict[str, Any], kind: str) -> None:
     assert told(COSTS, **fields).kind == kind
+
+
+def test_to_be_the_same_is_one_comparison_for_each_point() -> None:
+    """Within 10%: -0.02 ± 0.04 is, 0.05 ± 0.38 may be, -0.7 ± 0.04 is not."""
+    for mean, half, kind in (
+        (-0.02, 0.003, "agrees"), (0.05, 0.03, "undecided"), (-0.7, 0.003, "differs")
+    ):  # fmt: skip
+        values = [math.exp(mean - half), math.exp(mean + half)]
+        costs = {"fedcs": {80: [1.0, 1.0], 100: values}}
+        verdict = told(costs, same_along="clients", margin=0.1)
+        assert (verdict.kind, len(verdict.found)) == (kind, 1)
 
 
 def test_only_an_interval_that_excludes_equality_decides() -> None:

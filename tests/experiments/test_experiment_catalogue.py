@@ -212,15 +212,31 @@ PRINTED = {"quantity": "objective", "policy": "c2e-assoc-only", "value": 1.0}
             "stand_ins.ali.setting.seed = 3: must not be given here",
         ),
         (
-            {"stand_ins": {"ali": {"dataset": "aid15", "values": {"q": [1]}}}},
-            "stand_ins.ali.values = 'q': must be one of p",
+            {"stand_ins": {"ali": {"dataset": "aid15", "only": {"q": [1]}}}},
+            "stand_ins.ali.only = 'q': must be one of p",
+        ),
+        (
+            {"stand_ins": {"ali": {"dataset": "aid15", "only": {"p": [7]}}}},
+            "stand_ins.ali.only.p = 7: must be one of 0.5",
+        ),
+        (
+            {"stand_ins": {"ali": {"dataset": "aid15", "setting": {"scenario": {"p_min": 1}}}}},
+            "stand_ins.ali.setting = 'scenario.p_min': must not be given here, or set by an axis",
+        ),
+        (
+            {"stand_ins": {"ali": {"dataset": "aid15", "setting": {"dataset": "mnist"}}}},
+            "stand_ins.ali.setting = 'dataset': must not be given here",
+        ),
+        (
+            {"claims": [CLAIM | {"same_along": "p"}]},
+            "claims[0].margin = 0.0: must be above 0 and below 1 for same_along",
         ),
         (
             {
                 "setting": {"dataset": "ali"},
                 "stand_ins": {"ali": {"dataset": "aid15", "setting": {"rounds": 0}}},
             },
-            "profiles.quick: rounds = 0: must be at least 1",
+            "profiles.quick, stand_ins.ali: rounds = 0: must be at least 1",
         ),
         ({"profiles": {}}, "profiles = {}: there must be quick, full or both"),
         ({"profiles": {"quick": {"seeds": 0}}}, "profiles.quick.seeds = 0: must be at least 1"),

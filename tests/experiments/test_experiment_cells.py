@@ -100,7 +100,7 @@ def test_a_stand_in_has_settings_and_values_of_its_own():
     stand_in = {
         "dataset": "aid15",
         "setting": {"target_accuracy": 0.3, "scenario": {"edges": 3}},
-        "values": {"p": [0.7]},
+        "only": {"p": [0.25, 0.9]},
     }
     experiment = small(
         setting={"dataset": "ali", "target_accuracy": 0.85},
@@ -114,18 +114,22 @@ def test_a_stand_in_has_settings_and_values_of_its_own():
     cells = cells_of(experiment, "full", missing={"ali"})
     assert {c.setting.target_accuracy for c in cells} == {0.3}
     assert {(c.setting.scenario.edges, c.setting.scenario.clients) for c in cells} == {(3, 15)}
-    assert {c.point["p"] for c in cells} == {0.7}
+    assert {c.point["p"] for c in cells} == {0.25}
     assert {c.policy for c in cells} == {c.policy for c in real}
 
 
 def test_what_a_stand_in_sets_is_for_its_own_cells_alone():
     axis = {"name": "d", "field": "dataset", "values": ["mnist", "ali"], "label": "data"}
-    stand_in = {"dataset": "aid15", "setting": {"target_accuracy": 0.3}}
-    experiment = small(axes=[axis], profiles={"quick": {"seeds": 1}}, stand_ins={"ali": stand_in})
+    other = {"name": "p", "field": "scenario.p_min", "values": [0.5, 0.9], "label": "p"}
+    stand_in = {"dataset": "aid15", "setting": {"target_accuracy": 0.3}, "only": {"p": [0.9]}}
+    experiment = small(
+        axes=[axis, other], profiles={"quick": {"seeds": 1}}, stand_ins={"ali": stand_in}
+    )
     cells = cells_of(experiment, "quick", missing={"ali"})
-    assert {(c.point["d"], c.setting.target_accuracy == 0.3) for c in cells} == {
-        ("mnist", False),
-        ("aid15", True),
+    assert {(c.point["d"], c.point["p"], c.setting.target_accuracy == 0.3) for c in cells} == {
+        ("mnist", 0.5, False),
+        ("mnist", 0.9, False),
+        ("aid15", 0.9, True),
     }
 
 

@@ -131,8 +131,12 @@ def test_a_mistake_is_one_line(tmp_path, monkeypatch, capsys, arguments, said):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_costs_only_what_is_under_way(tmp_path, how):
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill), (signal.SIGTERM, os.killpg)],
+    ids=["terminal", "kill", "batch system"],
+)
+def test_an_interrupt_costs_only_what_is_under_way(tmp_path, number, send):
     """Real cells in real processes; the second run does not touch what the first kept."""
     path = write_small(tmp_path, SMALL.replace("rounds = 2", "rounds = 60"))
     out = tmp_path / "o"
@@ -141,10 +145,7 @@ def test_an_interrupt_costs_only_what_is_under_way(tmp_path, how):
     process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
     wait_until(lambda: list(out.glob("cells/*.json")) or process.poll() is not None, 100)
     assert process.poll() is None, process.stderr.read()
-    if how == signal.SIGINT:
-        os.killpg(process.pid, how)  # as a terminal does
-    else:
-        process.terminate()  # as a batch system does: its workers must notice
+    send(process.pid, number)
     error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130
     assert "Traceback" not in error

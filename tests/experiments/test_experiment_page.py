@@ -179,7 +179,7 @@ def test_every_comparison_of_the_pool_s_cost_with_the_paper_s_methods_counts() -
         asked | {"at_most": ["oort"]},
         asked | {"margin": 0.5},
         asked | {"quantity": "rounds_to_target"},
-        asked | {"ours": False},
+        asked | {"at_most": ["orig-prob-solver"], "ours": False},
     ]
     of = experiment(
         policies=[OURS, "fedcs", "orig-prob-solver", "oort"], claims=[asked, *others],

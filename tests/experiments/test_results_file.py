@@ -37,6 +37,16 @@ def test_what_is_saved_comes_back(make, tmp_path) -> None:
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
 
 
+def test_stand_ins_that_were_names_alone_are_read(tmp_path) -> None:
+    of = experiment(setting={"dataset": "ali"}, stand_ins={"ali": {"dataset": "aid15"}})
+    made = result(of, lambda _: {"rounds": [round_of()], "plan_ms": None}, {"ali": "aid15"})
+    save_result(made, tmp_path / "new.json")
+    text = (tmp_path / "new.json").read_text()
+    assert text.count('{"dataset":"aid15"}') == 1
+    (tmp_path / "old.json").write_text(text.replace('{"dataset":"aid15"}', '"aid15"'))
+    assert load_result(tmp_path / "old.json") == load_result(tmp_path / "new.json")
+
+
 @pytest.mark.parametrize("of", load_all(), ids=lambda of: of.id)
 def test_table_and_verdicts_are_made_from_the_file_again(of: Experiment, tmp_path) -> None:
     made = made_up(of)
