@@ -22,6 +22,7 @@ from stagewise_experiments.experiment import (
     PaperValue,
     Point,
     ProfileName,
+    StandIn,
     Value,
 )
 from stagewise_experiments.quantities import QUANTITIES
@@ -78,20 +79,7 @@ class _Check:
             self.claim(f"claims[{number}]", claim)
         for real, stand_in in experiment.stand_ins.items():
             self.one("stand_ins", real, SOURCES)
-            where = f"stand_ins.{real}"
-            others = [name for name in SOURCES if name != real]
-            self.one(f"{where}.dataset", stand_in.dataset, others)
-            self.own_fields(f"{where}.setting", stand_in.setting)
-            for field in _flat(stand_in.setting):
-                if field == "dataset" or any(field in _fields_of(axis) for axis in experiment.axes):
-                    self.refuse(
-                        f"{where}.setting", field, "must not be given here, or set by an axis"
-                    )
-            for name, kept in stand_in.only.items():
-                self.of_axis(f"{where}.only", name)
-                self.different(f"{where}.only.{name}", kept)
-                for value in kept:
-                    self.one(f"{where}.only.{name}", value, self.values_of(name))
+            self.stand_in(f"stand_ins.{real}", real, stand_in)
         self.tables()
 
     def method(self, name: str, methods: list[str], planned: bool) -> None:
@@ -144,6 +132,20 @@ class _Check:
         for name in needs:
             if getattr(panel, name) is None:
                 self.refuse(f"{where}.form", panel.form, f"must have {name}")
+
+    def stand_in(self, where: str, real: str, stand_in: StandIn) -> None:
+        self.one(f"{where}.dataset", stand_in.dataset, [name for name in SOURCES if name != real])
+        self.own_fields(f"{where}.setting", stand_in.setting)
+        axes = self.experiment.axes
+        for field in _flat(stand_in.setting):
+            if field == "dataset" or any(field in _fields_of(axis) for axis in axes):
+                rule = "must not be given here, or set by an axis"
+                self.refuse(f"{where}.setting", field, rule)
+        for name, kept in stand_in.only.items():
+            self.of_axis(f"{where}.only", name)
+            self.different(f"{where}.only.{name}", kept)
+            for value in kept:
+                self.one(f"{where}.only.{name}", value, self.values_of(name))
 
     def claim(self, where: str, claim: Claim) -> None:
         self.quantity(f"{where}.quantity", claim.quantity)
