@@ -47,11 +47,16 @@ def cells_of(
     """All cells: points in the order of the axes, then policies, then seeds.
 
     `seeds` replaces the profile's number of them. A data set that is `missing` gives way to its
-    stand-in, in the setting and on the axes, at the values that the stand-in keeps.
+    stand-in, if that is not missing too, in the setting and on the axes, at the values that the
+    stand-in keeps.
     """
     profile = profile_of(experiment, profile_name)
     count = profile.seeds if seeds is None else whole("seeds", seeds, 1)
-    in_place = {real: other for real, other in experiment.stand_ins.items() if real in missing}
+    in_place = {
+        real: other
+        for real, other in experiment.stand_ins.items()
+        if real in missing and other.dataset not in missing
+    }
     cells = (
         _cell(experiment, profile, point, policy, profile.first_seed + number, in_place)
         for point in points_of(experiment, profile)

@@ -51,9 +51,11 @@ def _line(experiment: "Experiment", missing: set[str]) -> dict[str, Any]:
     from stagewise_experiments.cells import cells_of
     from stagewise_experiments.inputs import data_of
 
-    cells = {name: cells_of(experiment, name) for name in experiment.profiles}
     needed = dict.fromkeys(
-        name for some in cells.values() for cell in some for name in data_of(cell.setting)
+        name
+        for profile in experiment.profiles
+        for cell in cells_of(experiment, profile, seeds=1)
+        for name in data_of(cell.setting)
     )
     data = {}
     for name in needed:
@@ -68,7 +70,10 @@ def _line(experiment: "Experiment", missing: set[str]) -> dict[str, Any]:
         "id": experiment.id,
         "paper": experiment.paper,
         "title": experiment.title,
-        "cells": {name: len(cells_of(experiment, name, missing=missing)) for name in cells},
+        "cells": {
+            profile: len(cells_of(experiment, profile, missing=missing))
+            for profile in experiment.profiles
+        },
         "data": data,
     }
 

@@ -83,6 +83,8 @@ def test_a_missing_data_set_gives_way_to_its_stand_in():
     experiment = small(setting={"dataset": "ali"}, stand_ins={"ali": {"dataset": "aid15"}})
     assert {c.setting.dataset for c in cells_of(experiment, "quick", missing={"ali"})} == {"aid15"}
     assert {c.setting.dataset for c in cells_of(experiment, "quick", missing={"mnist"})} == {"ali"}
+    both = cells_of(experiment, "quick", missing={"ali", "aid15"})
+    assert {c.setting.dataset for c in both} == {"ali"}
     alone = small(setting={"dataset": "ali"})
     assert {c.setting.dataset for c in cells_of(alone, "quick", missing={"ali"})} == {"ali"}
 
