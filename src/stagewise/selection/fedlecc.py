@@ -16,17 +16,15 @@ from stagewise.world.checks import whole
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import IntArray, Scenario
 
-_MEMBERS_MIN = 2
-
 
 @dataclass(eq=False)
 class FedLecc(Selector):
     """As many clients from each of the clusters of highest mean loss, those of highest loss first.
 
     Published are the distance (Hellinger, between the shares of labels), that clusters of high mean
-    loss come first, and that clients of high loss do within them. Chosen here: OPTICS of scikit-learn
-    with clusters of at least two clients, those that belong to none being one each; clients that told
-    no loss yet come first; and where a cluster has too few, the highest losses of all others fill up.
+    loss come first, and that clients of high loss do within them. Chosen here: k-means of scikit-learn;
+    clients that told no loss yet come first; and where a cluster has too few, all clusters fill up in
+    turn, each with the highest loss it has left.
 
     Parameters
     ----------
@@ -34,17 +32,21 @@ class FedLecc(Selector):
         How many clients; by default what the round needs (`number_of_clients`).
     clusters : int
         From how many clusters.
+    among : int
+        Of how many that clients are put into.
     scenario : Scenario, optional
         Where given, its clients are put into clusters at once, and not in the first round.
     """
 
     k: int | None = None
     clusters: int = 5
+    among: int = 10
     scenario: Scenario | None = None
 
     def __post_init__(self) -> None:
         checked_k(self.k)
         whole("clusters", self.clusters, 1)
+        whole("among", self.among, 1)
         self._losses = KnownLosses()
         self._label_counts: IntArray | None = None
         self._cluster = np.zeros(0, dtype=np.int64)
@@ -61,18 +63,19 @@ class FedLecc(Selector):
         cluster = self._cluster_of(round_.scenario.clients.label_counts)[clients]
         _, cluster, size = np.unique(cluster, return_inverse=True, return_counts=True)
         mean = np.bincount(cluster, weights=loss) / size
-        best = np.argsort(-mean, kind="stable")[: self.clusters]
-        each = ceil(count / len(best))
         ranked = np.argsort(-loss, kind="stable")
-        chosen = [ranked[cluster[ranked] == number][:each] for number in best]
-        first = np.concatenate(chosen)[:count]
-        others = ranked[~np.isin(ranked, first)]
-        chosen_first: IntArray = clients[np.concatenate([first, others])]
-        return chosen_first[:count]
+        members = [ranked[cluster[ranked] == number] for number in np.argsort(-mean, kind="stable")]
+        each = ceil(count / len(members[: self.clusters]))
+        first = [some[:each] for some in members[: self.clusters]]
+        left = [some[each:] for some in members[: self.clusters]] + members[self.clusters :]
+        turn = np.concatenate([np.arange(len(some)) for some in left])
+        in_turn = np.concatenate(left)[np.argsort(turn, kind="stable")]
+        chosen: IntArray = clients[np.concatenate([*first, in_turn])]
+        return chosen[:count]
 
     def _cluster_of(self, label_counts: IntArray) -> IntArray:
         if self._label_counts is not label_counts:
-            self._label_counts, self._cluster = label_counts, label_clusters(label_counts)
+            self._label_counts, self._cluster = label_counts, label_clusters(label_counts, self.among)
         return self._cluster
 
     def observe(self, outcome: Outcome) -> None:
@@ -85,16 +88,12 @@ class FedLecc(Selector):
         self._losses.restore(state)
 
 
-def label_clusters(label_counts: IntArray) -> IntArray:
+def label_clusters(label_counts: IntArray, among: int) -> IntArray:
     """The cluster of each client by the Hellinger distance of its labels, shape (clients,)."""
-    if len(label_counts) < _MEMBERS_MIN:
-        return np.arange(len(label_counts))
-    from sklearn.cluster import OPTICS
+    from sklearn.cluster import KMeans
 
     # Hellinger's distance is the Euclidean one between the roots of the shares.
     roots = np.sqrt(label_counts / label_counts.sum(axis=1, keepdims=True)) / np.sqrt(2)
-    with np.errstate(all="ignore"):  # equal clients have a density beyond numbers
-        found: IntArray = OPTICS(min_samples=_MEMBERS_MIN).fit(roots).labels_.astype(np.int64)
-    alone = np.flatnonzero(found < 0)
-    found[alone] = found.max(initial=-1) + 1 + np.arange(len(alone))
+    count = min(among, len(np.unique(roots, axis=0)))
+    found: IntArray = KMeans(count, n_init=4, random_state=0).fit(roots).labels_.astype(np.int64)
     return found
