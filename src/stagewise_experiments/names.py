@@ -19,6 +19,7 @@ POLICY_NAMES = {
     "pool-strict": "pool, strict (ours)",
     "pool": "pool (ours)",
     "stagewise-paper": "StagewiseHFL",
+    "stagewise-paper-flexible": "StagewiseHFL without (12d)",
     "paper": "StagewiseHFL",
     "stagewise-strict": "stagewise-strict",
     "stagewise-flexible": "stagewise-flexible",

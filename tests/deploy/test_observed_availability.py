@@ -194,6 +194,7 @@ def quick_policy(name, scenario):
         return make_policy(name, scenario, seconds=0.1)
     method, mode = {
         "stagewise-paper": ("ccu", "strict"),
+        "stagewise-paper-flexible": ("ccu", "flexible"),
         "stagewise-strict": ("repair", "strict"),
         "stagewise-flexible": ("repair", "flexible"),
     }[name]

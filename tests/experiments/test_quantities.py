@@ -251,7 +251,7 @@ def test_every_policy_has_a_name_and_a_look_of_its_own() -> None:
         if policy in POLICY_NAMES:
             own = style_of(policy)
             looks[own.colour, own.marker, own.line] = policy
-    assert len(looks) == len([p for p in policy_names() if p in POLICY_NAMES]) == 13
+    assert len(looks) == len([p for p in policy_names() if p in POLICY_NAMES]) == 14
     assert style_of("a-policy-of-mine") == style_of("a-policy-of-mine")
     assert len(set(DATASET_NAMES.values())) == len(DATASET_NAMES)
 

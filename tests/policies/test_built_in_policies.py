@@ -23,6 +23,7 @@ from stagewise.world.scenario import Limits, Scenario
 LIMITS = Limits(kld_max=0.6, data_min=120, kld_risk=0.5, data_risk=0.5)
 STAGEWISE = {
     "stagewise-paper": ("paper", "ccu", "strict"),
+    "stagewise-paper-flexible": ("paper", "ccu", "flexible"),
     "stagewise-strict": ("local-search", "repair", "strict"),
     "stagewise-flexible": ("local-search", "repair", "flexible"),
     "pool-strict": ("pool", "pool", "strict"),

@@ -21,7 +21,14 @@ from stagewise.world.participation import bernoulli
 from stagewise.world.rounds import Round
 from stagewise.world.scenario import Links, Scenario
 
-OURS = ["stagewise-paper", "stagewise-strict", "stagewise-flexible", "pool-strict", "pool-flexible"]
+OURS = [
+    "stagewise-paper",
+    "stagewise-paper-flexible",
+    "stagewise-strict",
+    "stagewise-flexible",
+    "pool-strict",
+    "pool-flexible",
+]
 PAPERS = [
     "orig-prob-solver",
     "kld-minimization",

@@ -141,6 +141,9 @@ pool_flexible = _planned("pool", "pool", "flexible")
 pool_strict = _planned("pool", "pool", "strict")
 """The pool of clusters, with every online long-term client serving (12d)."""
 
+stagewise_paper_flexible = _planned("paper", "ccu", "flexible")
+"""The paper's plan and repair, which may leave surplus long-term clients out."""
+
 stagewise_flexible = _planned("local-search", "repair", "flexible")
 """Our plan and our repair, which may leave surplus long-term clients out."""
 

@@ -33,6 +33,7 @@ ALIASES = {"pool": "pool-flexible"}
 
 _BUILT_IN = {
     "stagewise-paper": "stagewise.policies.plan_policy:stagewise_paper",
+    "stagewise-paper-flexible": "stagewise.policies.plan_policy:stagewise_paper_flexible",
     "stagewise-strict": "stagewise.policies.plan_policy:stagewise_strict",
     "stagewise-flexible": "stagewise.policies.plan_policy:stagewise_flexible",
     "pool-strict": "stagewise.policies.plan_policy:pool_strict",

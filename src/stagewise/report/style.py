@@ -38,6 +38,7 @@ METHODS = {
     "fedcs": Style("#999999", "X"),
     "exact": Style("#7b4fb0", "d", ":"),
     "local-search": Style("#7a9a01", "<", "-."),
+    "stagewise-paper-flexible": Style("#66a9d8", "o", "--"),
     "stagewise-strict": Style("#3b4fa0", "h", "--"),
     "stagewise-flexible": Style("#8fa3d9", "p", "--"),
 }
