@@ -1,11 +1,12 @@
 """Readings of Algs. 2 and 3 beside each other: the tables of docs/model.md.
 
-    python benchmarks/readings.py [rounds plans methods] [--scenarios 8] [--json FILE]
+    python benchmarks/readings.py [rounds plans methods] [--regime literal] [--scenarios 8] [--json FILE]
 
 `rounds`: P0 by each reading against the certified optimum of the same rounds. `plans`: P1 against what
 annealing finds for it. `methods`: the paper's other methods from one start and from several, by what
-each of them minimises. Scenarios are those of Table I with 93 clients and 4 edges, their seeds from 9300
-on used for nothing else: the readings were chosen on others.
+each of them minimises. Scenarios are those of Table I with 93 clients and 4 edges, in either regime of
+costs (docs/calibration.md), their seeds from 9300 on used for nothing else: the readings were chosen on
+others.
 """
 
 import argparse
@@ -22,6 +23,9 @@ import stagewise
 from stagewise import Decision
 from stagewise.loading import load
 from stagewise.warm_up import load_association, load_search
+from stagewise_experiments.measures.scenarios import make_scenario
+from stagewise_experiments.regimes import REGIMES
+from stagewise_experiments.setting import make_setting
 from stagewise_experiments.statistics import estimate
 
 FIRST_SEED = 9300
@@ -56,16 +60,17 @@ LONGEST_S = 20.0
 """What a decision or a plan may take; a reading that needs longer counts as it then stands."""
 
 Table = list[dict[str, Any]]
+Cases = list[tuple[int, stagewise.Scenario, list[stagewise.Round]]]
+"""Of each scenario its seed and its rounds."""
 
 
-def rounds(scenarios: int) -> Table:
+def rounds(cases: Cases) -> Table:
     """P0: cost over the certified optimum, by reading."""
-    cases = [_case(seed) for seed in range(FIRST_SEED, FIRST_SEED + scenarios)]
-    optima = [d.objective for s, drawn in cases for d in stagewise.solve(s, drawn, "exact")]
+    optima = [d.objective for _, s, drawn in cases for d in stagewise.solve(s, drawn, "exact")]
     table = []
     for reading in READINGS:
         name = f"orig-prob-solver:{reading}"
-        decisions = [d for s, drawn in cases for d in _solve(s, drawn, name)]
+        decisions = [d for _, s, drawn in cases for d in _solve(s, drawn, name)]
         ratios = [
             d.objective / best for d, best in zip(decisions, optima, strict=True) if d.feasible
         ]
@@ -83,12 +88,12 @@ def rounds(scenarios: int) -> Table:
     return table
 
 
-def plans(scenarios: int) -> Table:
+def plans(cases: Cases) -> Table:
     """P1: the plan's objective over that of annealing, by reading."""
-    made = []
-    for seed in range(FIRST_SEED, FIRST_SEED + scenarios):
-        scenario, _ = _case(seed)
-        made.append((scenario, seed, stagewise.plan(scenario, method="local-search", seed=seed)))
+    made = [
+        (scenario, seed, stagewise.plan(scenario, method="local-search", seed=seed))
+        for seed, scenario, _ in cases
+    ]
     table = []
     for reading in PLAN_READINGS:
         ratios, seconds, feasible = [], [], []
@@ -112,14 +117,13 @@ def plans(scenarios: int) -> Table:
     return table
 
 
-def methods(scenarios: int) -> Table:
+def methods(cases: Cases) -> Table:
     """What each of the paper's other methods minimises, by the number of starts."""
-    cases = [_case(seed) for seed in range(FIRST_SEED, FIRST_SEED + scenarios)]
     table = []
     for method, minimised in MINIMISED.items():
         for starts in (1, 3, 6):
             name = f"{method}:re-association,starts={starts}"
-            decisions = [d for s, drawn in cases for d in _solve(s, drawn, name)]
+            decisions = [d for _, s, drawn in cases for d in _solve(s, drawn, name)]
             table.append(
                 {
                     "method": method,
@@ -132,9 +136,15 @@ def methods(scenarios: int) -> Table:
     return table
 
 
-def _case(seed: int) -> tuple[stagewise.Scenario, list[stagewise.Round]]:
-    scenario = stagewise.generate.numeric(93, 4, seed)
-    return scenario, stagewise.participation.bernoulli(scenario, ROUNDS, seed)
+def _cases(scenarios: int, regime: str) -> Cases:
+    cases = []
+    for seed in range(FIRST_SEED, FIRST_SEED + scenarios):
+        fields = {"seed": seed, "scenario": {"clients": 93, "edges": 4, "regime": regime}}
+        common = {"measure": "decisions", "policy": "exact"}
+        scenario = make_scenario(make_setting(fields | common, "readings.py"))
+        rounds = stagewise.participation.bernoulli(scenario, ROUNDS, seed)
+        cases.append((seed, scenario, rounds))
+    return cases
 
 
 def _solve(scenario: stagewise.Scenario, drawn: list[stagewise.Round], name: str) -> list[Decision]:
@@ -152,11 +162,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     tables = {"rounds": rounds, "plans": plans, "methods": methods}
     parser.add_argument("tables", nargs="*", default=list(tables), choices=list(tables))
+    parser.add_argument("--regime", default="literal", choices=list(REGIMES))
     parser.add_argument("--scenarios", type=int, default=8)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     load(load_search, load_association)
-    found = {name: tables[name](arguments.scenarios) for name in arguments.tables}
+    cases = _cases(arguments.scenarios, arguments.regime)
+    found = {name: tables[name](cases) for name in arguments.tables}
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")
 
