@@ -75,10 +75,8 @@ class FedLecc(Selector):
 
     def _cluster_of(self, label_counts: IntArray) -> IntArray:
         if self._label_counts is not label_counts:
-            self._label_counts, self._cluster = (
-                label_counts,
-                label_clusters(label_counts, self.among),
-            )
+            self._label_counts = label_counts
+            self._cluster = label_clusters(label_counts, self.among)
         return self._cluster
 
     def observe(self, outcome: Outcome) -> None:
