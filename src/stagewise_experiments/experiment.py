@@ -108,8 +108,8 @@ class PaperValue(_Table, frozen=True, kw_only=True):
     comparable: bool = True
     """Whether ours can be compared with it at all; where not, `why` is the reason."""
     fitted: bool = False
-    """Whether the calibrated regime was fitted to it: it is compared in that regime alone, and counted
-    apart, since to agree proves little."""
+    """Whether the calibrated regime was fitted to it: it is counted apart, since to agree proves
+    little."""
     source: str = ""
     why: str = ""
     """Why ours differs, where it does and the reason is known."""

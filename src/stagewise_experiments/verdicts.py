@@ -29,7 +29,7 @@ KINDS: tuple[Kind, ...] = (
     "not run",
 )
 """`undecided`: the interval allows for both answers, or there is none; `not comparable`: measured,
-but not what the paper measured; `not run`: nothing to judge by."""
+but not what the paper measured, or there was nothing to measure; `not run`: nothing to judge by."""
 
 TOLERANCE = 0.10
 """In parts of our mean, for values and for growth."""
@@ -67,8 +67,7 @@ def judge_value(series: Series, printed: PaperValue) -> Verdict:
         measured, unclear = compared.runs > 0, compared.obstacle
     if not measured:
         policies = [printed.policy, *([other] if other else [])]
-        missing = _missing(series, printed.quantity, printed.at, policies)
-        return Verdict("not run", "", paper, missing)
+        return _without_value(series, printed.quantity, printed.at, policies, paper)
     obstacle = (
         _other_data(series)
         or _too_small(series)
@@ -103,8 +102,9 @@ def judge_claim(series: Series, claim: Claim) -> Verdict:
     if not found:
         policies = [claim.policy, *claim.at_most, *claim.at_least]
         reasons = [text for text in left_out if text != NO_VALUE]
-        missing = _missing(series, claim.quantity, claim.at, policies)
-        return Verdict("not run", "", "", reasons[0] if reasons else missing)
+        if reasons:
+            return Verdict("not run", "", "", reasons[0])
+        return _without_value(series, claim.quantity, claim.at, policies)
     ours = _clauses(
         *_told(found),
         *(f"{count} left out: {reason}" for reason, count in left_out.items()),
@@ -265,8 +265,11 @@ def _other_data(series: Series) -> str:
 
 def _weights_of_our_own(series: Series, printed: PaperValue) -> str:
     """Costs as such are the paper's only where its weights were fitted."""
+    of = quantity(printed.quantity)
+    weighted = of.cost and not of.unit and math.isfinite(printed.value)
+    compared = printed.relative_to or printed.minus or printed.growth_from
     regimes = {cell.setting.scenario.regime for cell in series.result.cells}
-    if not printed.fitted or regimes == {"calibrated"}:
+    if not weighted or compared or regimes == {"calibrated"}:
         return ""
     return "in the literal regime the weights are not the paper's"
 
@@ -291,14 +294,19 @@ def _why(series: Series, known: str) -> str:
     return _sentences(known or "not known", "See also the note on this size" if smaller else "")
 
 
-def _missing(series: Series, name: str, at: Point, policies: Iterable[str]) -> str:
-    if not series.points_at(at):
-        return f"the {series.result.profile} profile leaves out {_place_text(at)}"
-    compared, points = set(policies), series.points_at(at)
+def _without_value(
+    series: Series, name: str, at: Point, policies: Iterable[str], paper: str = ""
+) -> Verdict:
+    """Of what has no value: it was left out, its cells failed, or they ran and gave none."""
+    points = series.points_at(at)
+    if not points:
+        left_out = f"the {series.result.profile} profile leaves out {_place_text(at)}"
+        return Verdict("not run", "", paper, left_out)
+    compared = set(policies)
     failed = [c for c in series.result.failed if c.policy in compared and c.point in points]
     if failed:
-        return f"{len(failed)} cells failed: {failed[0].error}"
-    return quantity(name).absent
+        return Verdict("not run", "", paper, f"{len(failed)} cells failed: {failed[0].error}")
+    return Verdict("not comparable", quantity(name).absent, paper, "there is no value of ours")
 
 
 def _place_text(at: Point) -> str:

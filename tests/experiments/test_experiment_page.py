@@ -410,7 +410,7 @@ def test_results_of_older_versions_are_read(tmp_path: Path) -> None:
     )
     text = write_report([tmp_path], tmp_path / "index.md").read_text(encoding="utf-8")
     assert (
-        "**not run** It is cheap (the paper). Why: ended before 3 evaluations could pass." in text
+        "**not comparable** It is cheap (the paper). Ended before 3 evaluations could pass." in text
     )
 
 

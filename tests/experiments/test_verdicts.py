@@ -333,13 +333,16 @@ def test_what_was_learned_from_a_part_of_the_data_is_not_the_paper_s_number() ->
 @pytest.mark.parametrize(
     ("regime", "kind"), [("calibrated", "agrees"), ("literal", "not comparable")]
 )
-def test_what_the_regime_was_fitted_to_is_compared_in_that_regime_alone(
-    regime: str, kind: str
+@pytest.mark.parametrize("fitted", [True, False])
+def test_costs_as_such_are_compared_in_the_calibrated_regime_alone(
+    regime: str, kind: str, fitted: bool
 ) -> None:
-    of = experiment(policies=["fedcs"], setting={"scenario": {"regime": regime}})
+    of = experiment(policies=["fedcs", "exact"], setting={"scenario": {"regime": regime}})
     found = Series(result(of, lambda _: outputs_of("objective", 10.0)))
-    assert judge_value(found, printed(10.0, fitted=True)).kind == kind
-    assert judge_value(found, printed(10.0)).kind == "agrees"
+    assert judge_value(found, printed(10.0, fitted=fitted)).kind == kind
+    assert judge_value(found, printed(0.0, relative_to="exact")).kind == "agrees"
+    trained = Series(result(of, lambda _: outputs_of("final_accuracy", 0.8)))
+    assert judge_value(trained, printed(0.8, quantity="final_accuracy")).kind == "agrees"
 
 
 def test_only_failed_cells_of_the_points_in_question_are_told() -> None:
@@ -350,7 +353,7 @@ def test_only_failed_cells_of_the_points_in_question_are_told() -> None:
     verdict = judge_claim(found, claim(at_most=["exact"], at={"clients": 80}))
     assert (verdict.kind, verdict.why) == ("not run", "2 cells failed: the worker died")
     silent = claim(policy="exact", quantity="plan_s", below=1.0, at={"clients": 100})
-    assert judge_claim(found, silent).why == "no value"  # not that others failed
+    assert judge_claim(found, silent).ours == "no value"  # not that others failed
 
 
 def test_why_it_differs_is_the_file_s_reason_and_the_size() -> None:
@@ -382,4 +385,5 @@ def test_the_paper_s_numbers_are_written_as_printed(fields: dict[str, Any], text
 def test_a_ratio_to_nothing_is_not_a_target_missed() -> None:
     found = series({"fedcs": [2.0], "orig-prob-solver": [0.0]})
     verdict = judge_value(found, printed(0.1, relative_to="orig-prob-solver"))
-    assert (verdict.kind, verdict.why) == ("not run", "no value")
+    assert (verdict.kind, verdict.ours) == ("not comparable", "no value")
+    assert verdict.why == "there is no value of ours"

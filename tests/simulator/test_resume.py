@@ -15,12 +15,13 @@ pytest.importorskip("torch")
 from helpers import wait_until
 from small_runs import contents, small_run, small_scenario, stopped_after
 from stagewise.errors import StagewiseError
-from stagewise.policies.registry import make_policy
+from stagewise.policies.registry import make_policy, policy_names
 from stagewise.policies.remedied import Remedied
 from stagewise.runs import directory as directory_module
 from stagewise.runs.config import Replanning
 from stagewise.runs.directory import Recorder, RunDirectory
 from stagewise.runs.run import load_run
+from stagewise.selection.catalogue import selector_names
 from stagewise.simulator.start import resume
 
 TESTS = Path(__file__).parents[1]
@@ -110,11 +111,12 @@ def test_stopped_with_another_forecast(tmp_path, monkeypatch):
     assert plans != contents(tmp_path / "rolling")["plans/round-000005.json"]
 
 
-def test_a_policy_around_another_is_resumed_whole(tmp_path, monkeypatch):
-    """`pool-balanced` wraps one that follows a plan: the plan alone is not the policy."""
-    options = {"policy": "pool-balanced", "replanning": Replanning()}
+@pytest.mark.parametrize("policy", [n for n in policy_names() if n not in selector_names()])
+def test_every_policy_goes_on_byte_for_byte(tmp_path, monkeypatch, policy):
+    """Selectors and associators are resumed in tests of their own."""
+    options = {"policy": policy, "replanning": Replanning(), "rounds": 5}
     small_run(tmp_path / "whole", **options)
-    stopped_after(4, tmp_path / "run", monkeypatch, **options)
+    stopped_after(3, tmp_path / "run", monkeypatch, **options)
     assert resume(tmp_path / "run").finished
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
 
