@@ -239,7 +239,8 @@ def _conditions(results: Sequence[Result]) -> Iterator[Block]:
     seconds = {cell.key: cell.seconds or 0.0 for result in results for cell in result.cells}
     lines.append(
         f"{len(seconds):,} cells in {counted(len(results), 'experiment')}: "
-        f"{sum(seconds.values()) / 3600:.1f} core hours; cells that experiments share count once."
+        f"{sum(seconds.values()) / 3600:.1f} core hours, without decisions that were kept from before; "
+        "cells that experiments share count once."
     )
     yield Bullets(lines)
 

@@ -71,6 +71,7 @@ def test_no_other_cluster_is_nearer_by_hellingers_distance(seed, among):
     counts = np.random.default_rng(seed).integers(0, 9, (40, 5)) + np.eye(5, dtype=int)[0]
     roots = [[math.sqrt(count / sum(row)) for count in row] for row in counts.tolist()]
     cluster = label_clusters(counts, among).tolist()
+    assert len(set(cluster)) == min(among, len({tuple(root) for root in roots}))
     middle = {}
     for number in set(cluster):
         own = [root for root, of in zip(roots, cluster, strict=True) if of == number]
