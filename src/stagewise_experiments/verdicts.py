@@ -267,9 +267,9 @@ def _weights_of_our_own(series: Series, printed: PaperValue) -> str:
     """Costs as such are the paper's only where its weights were fitted."""
     of = quantity(printed.quantity)
     weighted = of.cost and not of.unit and math.isfinite(printed.value)
-    compared = printed.relative_to or printed.minus or printed.growth_from
+    ratio = printed.relative_to or printed.growth_from
     regimes = {cell.setting.scenario.regime for cell in series.result.cells}
-    if not weighted or compared or regimes == {"calibrated"}:
+    if not weighted or ratio or regimes == {"calibrated"}:
         return ""
     return "in the literal regime the weights are not the paper's"
 
@@ -302,10 +302,13 @@ def _without_value(
     if not points:
         left_out = f"the {series.result.profile} profile leaves out {_place_text(at)}"
         return Verdict("not run", "", paper, left_out)
-    compared = set(policies)
-    failed = [c for c in series.result.failed if c.policy in compared and c.point in points]
+    compared = list(dict.fromkeys(policies))
+    cells = [c for c in series.result.cells if c.policy in compared and c.point in points]
+    failed = [cell for cell in cells if cell.outputs is None]
     if failed:
         return Verdict("not run", "", paper, f"{len(failed)} cells failed: {failed[0].error}")
+    if waiting := [p for p in compared if p not in {cell.policy for cell in cells}]:
+        return Verdict("not run", "", paper, f"not run: {', '.join(map(policy_name, waiting))}")
     return Verdict("not comparable", quantity(name).absent, paper, "there is no value of ours")
 
 

@@ -145,6 +145,12 @@ def test_what_a_profile_leaves_out_is_not_run() -> None:
     assert judge_claim(found, claim(below=9.0, at={"clients": 120})).kind == "not run"
 
 
+def test_a_policy_without_cells_is_not_run() -> None:
+    found = series({"fedcs": [1.0, 1.0]})
+    verdict = judge_claim(found, claim(policy="exact", at_most=["fedcs"]))
+    assert (verdict.kind, verdict.why) == ("not run", "not run: certified optimum")
+
+
 def test_failed_cells_are_not_run_and_say_why() -> None:
     verdict = judge_value(series({"fedcs": [math.nan, math.nan]}), printed(1.0))
     assert verdict.kind == "not run"
@@ -340,6 +346,7 @@ def test_costs_as_such_are_compared_in_the_calibrated_regime_alone(
     of = experiment(policies=["fedcs", "exact"], setting={"scenario": {"regime": regime}})
     found = Series(result(of, lambda _: outputs_of("objective", 10.0)))
     assert judge_value(found, printed(10.0, fitted=fitted)).kind == kind
+    assert judge_value(found, printed(0.0, minus="exact")).kind == kind
     assert judge_value(found, printed(0.0, relative_to="exact")).kind == "agrees"
     trained = Series(result(of, lambda _: outputs_of("final_accuracy", 0.8)))
     assert judge_value(trained, printed(0.8, quantity="final_accuracy")).kind == "agrees"

@@ -114,7 +114,9 @@ def test_stopped_with_another_forecast(tmp_path, monkeypatch):
 @pytest.mark.parametrize("policy", [n for n in policy_names() if n not in selector_names()])
 def test_every_policy_goes_on_byte_for_byte(tmp_path, monkeypatch, policy):
     """Selectors and associators are resumed in tests of their own."""
-    options = {"policy": policy, "replanning": Replanning(), "rounds": 5}
+    follows_plan = make_policy(policy, small_scenario()).plan is not None
+    replanning = Replanning(every=2, delay_rounds=1) if follows_plan else Replanning()
+    options = {"policy": policy, "replanning": replanning, "rounds": 5}
     small_run(tmp_path / "whole", **options)
     stopped_after(3, tmp_path / "run", monkeypatch, **options)
     assert resume(tmp_path / "run").finished

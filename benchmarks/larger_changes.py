@@ -38,14 +38,14 @@ def _two_enter(inside: list[int], outside: list[int]) -> Iterator[Change]:
         yield leaving, NONE, first, second
 
 
-TRIPLES: dict[str, Callable[[list[int], list[int]], Iterable[Change]]] = {
+LARGER: dict[str, Callable[[list[int], list[int]], Iterable[Change]]] = {
     "two leave, one enters or none": _two_leave,
     "one leaves or none, two enter": _two_enter,
 }
 
 
 class Descent:
-    """A plan, improved by the best of all changes of a kind, again and again."""
+    """A feasible plan, improved by the best of all changes of a kind, again and again."""
 
     def __init__(
         self, scenario: stagewise.Scenario, plan: IntArray, seed: int, reading: Reading
@@ -57,6 +57,8 @@ class Descent:
         self._assignment = plan.copy()
         self._figures = np.full(2, np.inf)
         self._best_of([(NONE, NONE, NONE, NONE)])
+        if self._figures[0] > 0:
+            raise ValueError("the plan must be within its risk limits")
 
     @property
     def value(self) -> float:
@@ -65,7 +67,7 @@ class Descent:
 
     def improve(self, kinds: list[str]) -> None:
         """Make the best change of clients until none helps: single ones first, then those named."""
-        all_kinds = [_singles, *(TRIPLES[kind] for kind in kinds)]
+        all_kinds = [_singles, *(LARGER[kind] for kind in kinds)]
         while any(self._best_of(kind(*self._sides())) for kind in all_kinds):
             pass
 
@@ -79,7 +81,7 @@ class Descent:
         improved = False
         remaining = iter(changes)
         while batch := list(itertools.islice(remaining, _BATCH)):
-            improved |= try_pairs(
+            improved |= best_change(
                 self._association,
                 base,
                 np.array(batch, dtype=np.int64),
@@ -91,7 +93,7 @@ class Descent:
 
 
 @compiled
-def try_pairs(association, base, changes, figures, assignment, trial):
+def best_change(association, base, changes, figures, assignment, trial):
     """Associate `base` after each of `changes`; whether one beats `figures`, which receive the best."""
     improved = False
     for c in range(changes.shape[0]):
