@@ -26,15 +26,18 @@ _NOTE_LETTERS, _NOTE_LINE = 14.5, 0.16
 """Letters of the note to an inch, and the height of one more line of it."""
 _HEADER = 0.62
 """Inches."""
+_NARROW, _WIDE = 5, 10.4
+"""Columns of a matrix that stands beside others, and inches of a picture of those with more."""
 
 
 def draw(result: Result) -> Figure:
     """All panels of the experiment."""
     series = Series(result)
     panels = [panel for panel in result.experiment.panels if series.points_at(panel.where)]
-    columns = _columns(panels)
+    wide = any(_is_wide(panel, series) for panel in panels)
+    columns = 1 if wide else _columns(panels)
     rows = -(-len(panels) // columns)
-    width = {1: 7.4, 2: 10.4, 3: 12.6}[columns]
+    width = _WIDE if wide else {1: 7.4, 2: 10.4, 3: 12.6}[columns]
     with rc_context(PICTURE_STYLE):
         figure = Figure()
         places = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -74,6 +77,11 @@ def picture_files(result: Result, kinds: Sequence[str] = FORMATS) -> dict[str, b
     """`picture.png` and `picture.svg`, or those of them that are asked for."""
     figure = draw(result)
     return {f"picture.{kind}": rendered(figure, kind, PICTURE_STYLE, DPI) for kind in kinds}
+
+
+def _is_wide(panel: Panel, series: Series) -> bool:
+    """Whether it needs a row of its own: a matrix with words in many columns."""
+    return panel.form == "matrix" and len(series.axis_values(str(panel.x), panel.where)) > _NARROW
 
 
 def _columns(panels: list[Panel]) -> int:
