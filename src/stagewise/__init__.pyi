@@ -28,6 +28,7 @@ from stagewise.plans import save_plan as save_plan
 from stagewise.policies.compose import Compose as Compose
 from stagewise.policies.diverse import Diverse as Diverse
 from stagewise.policies.label_balanced import LabelBalanced as LabelBalanced
+from stagewise.policies.label_weighted import LabelWeighted as LabelWeighted
 from stagewise.policies.plan_policy import PlanPolicy as PlanPolicy
 from stagewise.policies.policy import Policy as Policy
 from stagewise.policies.policy import Wrapper as Wrapper

@@ -3,7 +3,7 @@
 from stagewise.loading import Part, load
 from stagewise.plan_b.pool import load_clusters, load_many_edges
 from stagewise.policies.exact import load_exact
-from stagewise.warm_up import load_association, load_search
+from stagewise.warm_up import load_association, load_label_weights, load_search
 
 PARTS: dict[str, Part] = {
     "search": load_search,
@@ -11,6 +11,7 @@ PARTS: dict[str, Part] = {
     "Algs. 2 and 3": load_association,
     "exact": load_exact,
     "more than 6 edges": load_many_edges,
+    "weights of clients": load_label_weights,
 }
 """In an order that two processes share evenly."""
 

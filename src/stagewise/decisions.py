@@ -68,6 +68,8 @@ class Answer(Frozen):
         A proven bound: no assignment within the limits costs less.
     edge_weights : array of float, shape (edges,), optional
         What the data of each edge is multiplied by in the cloud's average (Eq. 3).
+    client_weights : array of float, shape (clients,), optional
+        What the data of each client is multiplied by in its edge's average (Eq. 2); above 0.
 
     Examples
     --------
@@ -79,6 +81,7 @@ class Answer(Frozen):
     edge_of: IntArray
     lower_bound: float | None = None
     edge_weights: FloatArray | None = None
+    client_weights: FloatArray | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -104,6 +107,51 @@ class Answer(Frozen):
         if self.edge_weights is not None:
             weights = Rule().array("answer.edge_weights", self.edge_weights, things="edges")
             self._set("edge_weights", weights)
+        if self.client_weights is not None:
+            above_0 = Rule(0, open_below=True)
+            weights = above_0.array("answer.client_weights", self.client_weights, things="clients")
+            self._set("client_weights", weights)
+
+    def named_weights(self, scenario: Scenario) -> "NamedWeights":
+        """What edges and the clients that serve count for, by ids."""
+        edges, clients = self.edge_weights, self.client_weights
+        names, serving = scenario.clients.ids, np.flatnonzero(self.edge_of != UNASSIGNED)
+        return NamedWeights(
+            None if edges is None else dict(zip(scenario.edges.ids, edges.tolist(), strict=True)),
+            None if clients is None else {names[i]: float(clients[i]) for i in serving.tolist()},
+        )
+
+
+class NamedWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an answer weighs, by ids: a decision's line in a file says nothing of it."""
+
+    edges: dict[str, float] | None = None
+    """None: every edge by its data."""
+    clients: dict[str, float] | None = None
+    """Of those that serve. None: every client by its data."""
+
+    def __bool__(self) -> bool:
+        return self.edges is not None or self.clients is not None
+
+    def arrays(self, scenario: Scenario) -> tuple[FloatArray | None, FloatArray | None]:
+        """`edge_weights` and `client_weights` of an answer for `scenario`; 1 for what is not named."""
+        return (
+            _numbered_weights(self.edges, scenario.edges.index, "edge"),
+            _numbered_weights(self.clients, scenario.clients.index, "client"),
+        )
+
+
+def _numbered_weights(
+    given: Mapping[str, float] | None, index: Mapping[str, int], thing: str
+) -> FloatArray | None:
+    if given is None:
+        return None
+    weights = np.ones(len(index))
+    for name, weight in given.items():
+        if name not in index:
+            raise StagewiseError(f"weights of {thing}s: {shown(name)}: must be the id of one")
+        weights[index[name]] = weight
+    return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +289,10 @@ def contract_violation(round_: Round, answer: Any) -> str | None:
         return f"the answer must have shape ({len(clients)},), not {edge_of.shape}"
     if answer.edge_weights is not None and answer.edge_weights.shape != (len(edges),):
         return f"edge_weights must have shape ({len(edges)},), not {answer.edge_weights.shape}"
+    if answer.client_weights is not None and answer.client_weights.shape != (len(clients),):
+        return (
+            f"client_weights must have shape ({len(clients)},), not {answer.client_weights.shape}"
+        )
     if edge_of.max(initial=UNASSIGNED) >= len(edges):
         first = int(np.argmax(edge_of >= len(edges)))
         return f"client {clients[first]!r} is given edge {edge_of[first]}, which does not exist"

@@ -25,6 +25,7 @@ from stagewise.loop import tell_losses, unknown_losses
 from stagewise.outcomes import Outcome, expected_outcome
 from stagewise.policies.diverse import Diverse
 from stagewise.policies.label_balanced import LabelBalanced
+from stagewise.policies.label_weighted import LabelWeighted
 from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.policies.registry import make_policy
 from stagewise.policies.remedied import Remedied
@@ -250,6 +251,7 @@ _WRAPPERS: dict[str, Callable[[Policy], Policy]] = {
     "remedy 'lend'": lambda policy: Remedied(policy, "lend"),
     "diversity": lambda policy: Diverse(policy, 1.0),
     "label balance": LabelBalanced,
+    "label weights": LabelWeighted,
     "replanning": lambda policy: Replanned(policy, Triggers(every=2)),
 }
 

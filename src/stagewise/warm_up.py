@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from stagewise.problem.label_weights import label_weights
 from stagewise.problem.risk import risk_measure
 from stagewise.problem.statement import edge_risks, p0, p1
 from stagewise.search.client_set import improve_client_set
@@ -26,6 +27,12 @@ def load_association() -> None:
     """The same for Algs. 2 and 3."""
     instance = build_instance(p0(Round(smallest_scenario(), np.ones(2, dtype=np.bool_))))
     improve_client_set(instance, np.arange(2))
+
+
+def load_label_weights() -> None:
+    """The same for the weights of clients."""
+    scenario = smallest_scenario()
+    label_weights(scenario, np.zeros(len(scenario.clients), dtype=np.int64))
 
 
 def smallest_scenario() -> Scenario:

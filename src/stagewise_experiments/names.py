@@ -1,5 +1,7 @@
 """How policies and data sets are called, the same in every picture and table."""
 
+from stagewise.selection.catalogue import LABEL_WEIGHTS
+
 REFERENCE = "orig-prob-solver"
 """The paper draws the others against it."""
 
@@ -63,8 +65,12 @@ CLASSES = {
 def policy_name(policy: str) -> str:
     """As in the paper where it has the policy; a policy of a user's own by its name.
 
-    Behind it stands how a method is read, if in another way than everywhere else.
+    Behind it stands how a method is read, if in another way than everywhere else, and whether clients
+    are weighted by their labels.
     """
+    unweighted = policy.removesuffix(LABEL_WEIGHTS)
+    if unweighted != policy:
+        return f"{policy_name(unweighted)} + label weights"
     base, _, reading = policy.partition(":")
     name = POLICY_NAMES.get(base, base)
     return f"{name} ({reading.replace(',', ', ')})" if reading else name

@@ -11,7 +11,7 @@ from stagewise.errors import StagewiseError, shown
 from stagewise.plan_a.planners import PLANNERS
 from stagewise.policies.registry import policy_factory, policy_names
 from stagewise.search.association import reading_of
-from stagewise.selection.catalogue import parts_of
+from stagewise.selection.catalogue import LABEL_WEIGHTS, parts_of
 from stagewise_experiments.cells import cells_of
 from stagewise_experiments.code_version import policy_version
 from stagewise_experiments.experiment import (
@@ -84,6 +84,8 @@ class _Check:
 
     def method(self, name: str, methods: list[str], planned: bool) -> None:
         """A policy or a planner, and how it is read where that stands behind a colon."""
+        if not planned:
+            name = name.removesuffix(LABEL_WEIGHTS)
         base, colon, reading = name.partition(":")
         if not planned and parts_of(name) is not None:
             try:

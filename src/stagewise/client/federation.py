@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from stagewise.client.http import Connection
-from stagewise.client.wire import report_of, request_of
-from stagewise.decisions import Answer, DecisionRecord, numbered_assignment
+from stagewise.client.wire import answer_of_record, kept_weights, report_of, request_of
+from stagewise.decisions import Answer, DecisionRecord, NamedWeights
 from stagewise.errors import StagewiseError, shown
 from stagewise.files import decode_json
 from stagewise.outcomes import Outcome, State
@@ -23,6 +23,12 @@ from stagewise.world.scenario_json import json_parts
 TOKEN = "STAGEWISE_TOKEN"
 """The environment variable that holds the token, where none is given."""
 _OPTIONS = {"name": str, "seed": int, "seconds": float, "remedy": str, "diversity": float}
+
+
+class _Kept(msgspec.Struct):
+    """What is taken from a round that the service keeps."""
+
+    weights: msgspec.Raw
 
 
 class Federation(Policy):
@@ -107,12 +113,11 @@ class Federation(Policy):
         line, headers = self._post("decisions", request_of(round_, self._losses))
         self._losses = {}
         record = decode_json(line, DecisionRecord, "the service's answer")
-        weights = None
-        if "stagewise-edge-weights" in headers:
-            kept = msgspec.json.decode(self._get(f"rounds/{round_.index}"))
-            weights = np.array(kept["edge_weights"])
-        edge_of = numbered_assignment(self._scenario, record.assignment)
-        return Answer(edge_of, record.lower_bound, weights)
+        weights = NamedWeights()
+        if "stagewise-weights" in headers:
+            kept = self._get(f"rounds/{round_.index}")
+            weights = kept_weights(msgspec.json.decode(kept, type=_Kept).weights, self._scenario)
+        return answer_of_record(self._scenario, record, weights)
 
     def observe(self, outcome: Outcome) -> None:
         path = f"{self._path}/outcomes/{outcome.decision.round.index}"

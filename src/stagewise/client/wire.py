@@ -7,9 +7,17 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from stagewise.decisions import Answer, Decision, DecisionRecord, make_decision, numbered_assignment
+from stagewise.decisions import (
+    Answer,
+    Decision,
+    DecisionRecord,
+    NamedWeights,
+    make_decision,
+    numbered_assignment,
+)
 from stagewise.errors import StagewiseError, shown
 from stagewise.fates import Fate
+from stagewise.files import json_decoder
 from stagewise.outcomes import (
     ClientOutcomes,
     EdgeOutcomes,
@@ -21,7 +29,7 @@ from stagewise.world.checks import finite
 from stagewise.world.records import Count
 from stagewise.world.rounds import Round, client_number
 from stagewise.world.rounds_file import RoundLine, line_of_round, round_from_line
-from stagewise.world.scenario import FloatArray, Scenario
+from stagewise.world.scenario import Scenario
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -114,13 +122,25 @@ def losses_of_request(scenario: Scenario, request: RoundRequest) -> dict[int, fl
     }
 
 
-def decision_of_record(
-    round_: Round, record: DecisionRecord, edge_weights: FloatArray | None
-) -> Decision:
+def kept_weights(content: bytes | msgspec.Raw | None, scenario: Scenario) -> NamedWeights:
+    """What is kept of a decision beside its line."""
+    if content is None:
+        return NamedWeights()
+    if bytes(content).startswith(b"["):  # as it was kept when only edges could be weighed
+        weights = json_decoder(list[float]).decode(content)
+        return NamedWeights(dict(zip(scenario.edges.ids, weights, strict=True)))
+    return json_decoder(NamedWeights).decode(content)
+
+
+def answer_of_record(scenario: Scenario, record: DecisionRecord, weights: NamedWeights) -> Answer:
+    """The answer that a line and the weights beside it speak of."""
+    edge_of = numbered_assignment(scenario, record.assignment)
+    return Answer(edge_of, record.lower_bound, *weights.arrays(scenario))
+
+
+def decision_of_record(round_: Round, record: DecisionRecord, weights: NamedWeights) -> Decision:
     """The decision that a line speaks of; its figures are computed again."""
-    answer = Answer(
-        numbered_assignment(round_.scenario, record.assignment), record.lower_bound, edge_weights
-    )
+    answer = answer_of_record(round_.scenario, record, weights)
     return make_decision(round_, answer, method=record.method, decision_ms=record.decision_ms)
 
 

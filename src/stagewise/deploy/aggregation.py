@@ -70,13 +70,20 @@ def cloud_model(
     """
     counted = [(edge, model, data) for edge, model, data in edges if model is not None and data]
     weights = [1.0 if edge_weights is None else edge_weights[edge] for edge, _, _ in counted]
-    largest = max(weights, default=0.0)
-    if largest == 0:
+    if max(weights, default=0.0) == 0:
         return before, []
-    # Only the proportions matter; relative to the largest no product is too large to represent.
-    shares = [w / largest * data for w, (_, _, data) in zip(weights, counted, strict=True)]
+    shares = weighted_data([data for _, _, data in counted], weights)
     model, kept = combined_model([model for _, model, _ in counted], shares, aggregator)
     return model, [edge for (edge, _, _), is_kept in zip(counted, kept, strict=True) if not is_kept]
+
+
+def weighted_data(data: Sequence[int], weights: Sequence[float]) -> list[float]:
+    """Samples times weights, of which one is above 0, up to a common factor.
+
+    Only the proportions matter; relative to the largest weight no product is too large to represent.
+    """
+    largest = max(weights)
+    return [weight / largest * samples for weight, samples in zip(weights, data, strict=True)]
 
 
 def update_norm(before: ModelWeights, after: ModelWeights) -> float:

@@ -143,10 +143,16 @@ class Coordinator:
             edges[edge]: tuple(clients[i] for i in np.flatnonzero(decision.edge_of == edge))
             for edge in (np.unique(serving) if trains_anything(decision) else ())
         }
-        weights = decision.answer.edge_weights
-        by_edge = None if weights is None else dict(zip(edges, weights.tolist(), strict=True))
-        guard = self.defence.safeguards()
-        return RoundOrder(decision.round.index, self.weights, groups, deadline_s, by_edge, guard)
+        weights = decision.answer.named_weights(self.scenario)
+        return RoundOrder(
+            decision.round.index,
+            self.weights,
+            groups,
+            deadline_s,
+            edge_weights=weights.edges,
+            safeguards=self.defence.safeguards(),
+            client_weights=weights.clients,
+        )
 
     def _train(self, order: RoundOrder) -> TrainedRound:
         if not order.groups:  # nobody is to train: the model stays as it is

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flwr.app import RecordDict
 
-from stagewise.deploy.aggregation import cloud_model, combined_model, model_fault, update_norm
+from stagewise.deploy.aggregation import (
+    cloud_model,
+    combined_model,
+    model_fault,
+    update_norm,
+    weighted_data,
+)
 from stagewise.deploy.channel import PAUSE_S, IncomingReply, MessageChannel, OutgoingMessage
 from stagewise.deploy.exchange import (
     ClientReport,
@@ -56,6 +62,9 @@ def edge_orders(scenario: Scenario, order: RoundOrder, deadline_s: float) -> lis
             clients={client: int(data[index[client]]) for client in members},
             edge_rounds=scenario.edge_rounds,
             deadline_s=deadline_s,
+            client_weights={}
+            if order.client_weights is None
+            else {client: order.client_weights[client] for client in members},
             aggregator=guard.aggregator,
             limits=guard.updates,
             offenders=frozenset(client for client in members if index[client] in guard.offenders),
@@ -216,12 +225,14 @@ class _EdgeTraining:
         if counted:
             models, data = (
                 [arrived[c][1] for c in counted],
-                [self.order.clients[c] for c in counted],
+                [order.clients[c] for c in counted],
             )
-            self.weights, kept = combined_model(models, data, self.order.aggregator)
+            weights = [order.client_weights.get(c, 1.0) for c in counted]
+            weighed = weighted_data(data, weights)
+            self.weights, kept = combined_model(models, weighed, order.aggregator)
             for client, is_kept in zip(counted, kept, strict=True):
                 if not is_kept:
-                    refused[client] = left_out(self.order.aggregator)
+                    refused[client] = left_out(order.aggregator)
             self.data = sum(n for n, is_kept in zip(data, kept, strict=True) if is_kept)
         for client, (report, _) in arrived.items():
             fate: Fate = "rejected" if client in refused else "counted"

@@ -26,6 +26,7 @@ Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """Of one model: the sums of a round stay far from what 64 bits can hold."""
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Norm = Annotated[float, msgspec.Meta(ge=0)]
+ClientWeight = Annotated[float, msgspec.Meta(gt=0)]
 
 NO_UPDATE = "no update of its clients was counted"
 
@@ -55,6 +56,8 @@ class RoundOrder:
     """Edge id -> what its data is multiplied by in Eq. 3; None: all by 1."""
     safeguards: Safeguards = field(default=Safeguards())
     """How models are combined, and which are left out."""
+    client_weights: Mapping[str, float] | None = None
+    """Client id -> what its data is multiplied by in Eq. 2, of everybody in `groups`; None: all by 1."""
 
 
 @dataclass(frozen=True, eq=False)

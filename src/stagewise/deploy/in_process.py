@@ -18,7 +18,7 @@ from stagewise.deploy.exchange import (
     TrainedRound,
 )
 from stagewise.runs.defence import updates_seen
-from stagewise.world.scenario import Scenario
+from stagewise.world.scenario import FloatArray, Scenario
 
 if TYPE_CHECKING:
     from stagewise.outcomes import RoundAccount
@@ -54,7 +54,12 @@ class InProcess:
         if order.edge_weights is not None:
             shares = np.array([order.edge_weights[edge] for edge in order.groups]) * data
         weights, figures = self._trainer.train_round(
-            order.weights, groups, order.round, edge_weights=shares, safeguards=order.safeguards
+            order.weights,
+            groups,
+            order.round,
+            edge_weights=shares,
+            safeguards=order.safeguards,
+            client_weights=self._client_weights(order),
         )
         model_bytes = sum(array.nbytes for array in order.weights.values())
         edge_rounds = self._trainer.task.edge_rounds
@@ -79,6 +84,14 @@ class InProcess:
         judged = tuple(report for result in results for report in result.clients)
         edges = tuple(result.report for result in results)
         return TrainedRound(weights, judged, edges, 0, 0, time.perf_counter() - began)
+
+    def _client_weights(self, order: RoundOrder) -> FloatArray | None:
+        if order.client_weights is None:
+            return None
+        weights = np.ones(len(self._scenario.clients))
+        for client, weight in order.client_weights.items():
+            weights[self._scenario.clients.index[client]] = weight
+        return weights
 
     def _edge(
         self, edge: str, number: int, own: list[ClientReport], account: RoundAccount | None

@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, RecordDict
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from stagewise.deploy.exchange import ClientReport, Count, Seconds
+from stagewise.deploy.exchange import ClientReport, ClientWeight, Count, Seconds
 from stagewise.errors import StagewiseError, one_line
 from stagewise.files import json_decoder
 from stagewise.robust.labels import OutputBias
@@ -70,6 +70,8 @@ class EdgeOrder(_Body, frozen=True):
     edge_rounds: Count
     deadline_s: Seconds
     """From the moment the edge has it."""
+    client_weights: dict[str, ClientWeight] = {}
+    """What the samples of a client are multiplied by in Eq. 2; 1 for whoever is not named."""
     aggregator: Aggregator = "mean"
     limits: NormLimits | None = None
     """How large the updates of its clients may be; None: as those beside them."""

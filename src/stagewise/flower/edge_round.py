@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
-from stagewise.deploy.aggregation import mean_model
+from stagewise.deploy.aggregation import mean_model, weighted_data
 from stagewise.deploy.exchange import ClientReport
 from stagewise.flower.replies import NodeReply, figures_of
 
@@ -34,6 +34,8 @@ class EdgeRound:
     edge_of: Mapping[str, str]
     order_of: Mapping[str, Message]
     data_of: Mapping[str, int]
+    weight_of: Mapping[str, float]
+    """What a client's data is multiplied by in its edge's mean (Eq. 2); 1 for whoever is not named."""
     like: ModelWeights
     """The global model."""
     timeout_s: float
@@ -84,7 +86,8 @@ class EdgeRound:
         for edge in dict.fromkeys(self.edge_of[client] for client in counted):
             updates = {c: reply for c, reply in counted.items() if self.edge_of[c] == edge}
             data = [self.data_of[client] for client in updates]
-            mean = mean_model([reply.weights for reply in updates.values()], data)  # Eq. 2
+            weighed = weighted_data(data, [self.weight_of.get(client, 1.0) for client in updates])
+            mean = mean_model([reply.weights for reply in updates.values()], weighed)  # Eq. 2
             models[edge] = EdgeModel(mean, updates)
         return models
 

@@ -1,7 +1,7 @@
 """A Flower strategy that asks a policy whom to configure, and averages by edge first."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -98,9 +98,9 @@ class StagewiseStrategy(Strategy):
 
     def begin_round(self, decision: Decision) -> RoundReport:
         """Take a decision as that of the round at hand."""
-        if decision.answer.edge_weights is not None and not self.aggregate_by_edge:
+        if decision.answer.named_weights(self.scenario) and not self.aggregate_by_edge:
             raise StagewiseError(
-                f"round {decision.round.index + 1}: edge_weights in the answer of "
+                f"round {decision.round.index + 1}: weights of edges or clients in the answer of "
                 f"{shown(decision.method)}: must go with aggregate_by_edge = True"
             )
         self.rounds.append(RoundReport(decision, self._present.refused, []))
@@ -132,6 +132,7 @@ class StagewiseStrategy(Strategy):
             edge_of=decision.assignment,
             order_of=by_client(made, node_of),
             data_of={client: int(clients.data[clients.index[client]]) for client in node_of},
+            weight_of=decision.answer.named_weights(self.scenario).clients or {},
             like=arrays_of(arrays),
             timeout_s=self.timeout_s,
         )
@@ -152,7 +153,9 @@ class StagewiseStrategy(Strategy):
         counted = self._counted(last, replies)
         combined = [each.message for each in counted.values() if each.message]
         if self.aggregate_by_edge:
-            combined = last.edge_replies(counted, weight_key(self.wrapped), self._shares())
+            answer = self.rounds[-1].decision.answer
+            edge_weights = answer.named_weights(self.scenario).edges or {}
+            combined = last.edge_replies(counted, weight_key(self.wrapped), edge_weights)
         if not combined:
             _log.warning("round %d: no update is of use; the model stays as it is", server_round)
             return None, None
@@ -237,10 +240,3 @@ class StagewiseStrategy(Strategy):
         counted = {client: each for client, each in judged.items() if each.fate == "counted"}
         _log.info("%d of %d updates are counted", len(counted), len(judged))
         return counted
-
-    def _shares(self) -> Mapping[str, float]:
-        """What each edge's data is multiplied by in Eq. 3; nothing stands for 1."""
-        weights = self.rounds[-1].decision.answer.edge_weights
-        if weights is None:
-            return {}
-        return dict(zip(self.scenario.edges.ids, weights.tolist(), strict=True))

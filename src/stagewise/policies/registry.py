@@ -1,9 +1,10 @@
 """Policies by name: ours, and those that installed packages declare under `stagewise.policies`.
 
-A selector and an associator with a plus between them are a policy too: `oort+nearest`.
+A selector and an associator with a plus between them are a policy too: `oort+nearest`. Behind any
+policy may stand `+label-weights`: its clients are then weighted as `LabelWeighted` does.
 """
 
-from functools import partial
+from functools import partial, wraps
 from inspect import signature
 from typing import Any
 
@@ -12,9 +13,11 @@ from stagewise.loading import load
 from stagewise.plans import Plan
 from stagewise.plug_ins import load_named, names_in
 from stagewise.policies.compose import Compose
+from stagewise.policies.label_weighted import LabelWeighted
 from stagewise.policies.policy import Policy, PolicyFactory
 from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.selection.catalogue import (
+    LABEL_WEIGHTS,
     METHODS_THAT_ASSOCIATE,
     component_factory,
     make_associator,
@@ -39,6 +42,7 @@ _BUILT_IN = {
     "pool-strict": "stagewise.policies.plan_policy:pool_strict",
     "pool-flexible": "stagewise.policies.plan_policy:pool_flexible",
     "pool-balanced": "stagewise.policies.label_balanced:pool_balanced",
+    "pool-to-target": "stagewise.policies.label_weighted:pool_to_target",
     "orig-prob-solver": "stagewise.policies.paper_benchmarks:orig_prob_solver",
     "kld-minimization": "stagewise.policies.paper_benchmarks:kld_minimization",
     "client-sel-only": "stagewise.policies.paper_benchmarks:client_sel_only",
@@ -58,7 +62,8 @@ PolicyLike = str | Policy | PolicyFactory
 def policy_names() -> list[str]:
     """The names of all policies: our own first, then those of installed packages.
 
-    A selector's name stands for it with `least-delay`; any other associator may follow a plus.
+    A selector's name stands for it with `least-delay`; any other associator may follow a plus. So may
+    `label-weights`, last, behind any name.
 
     Examples
     --------
@@ -85,6 +90,9 @@ def policy_factory(name: str) -> PolicyFactory:
         factory_at = load_named("method", "service", _ELSEWHERE, ENTRY_POINTS)
         made: PolicyFactory = factory_at(name)
         return made
+    unweighted = name.removesuffix(LABEL_WEIGHTS)
+    if unweighted != name:
+        return _weighted(policy_factory(unweighted))
     base, _, reading = name.partition(":")
     if reading and base in policy_names():
         read: Any = policy_factory(base)
@@ -98,6 +106,14 @@ def policy_factory(name: str) -> PolicyFactory:
     if parts is not None:
         return _composed(*parts)
     raise StagewiseError(f"method = {shown(name)}: must be one of {', '.join(policy_names())}")
+
+
+def _weighted(factory: PolicyFactory) -> PolicyFactory:
+    @wraps(factory)  # what it can be given stays the same
+    def make(scenario: Scenario, **options: Any) -> Policy:
+        return LabelWeighted(factory(scenario, **options))
+
+    return make
 
 
 def _composed(selector: str, associator: str) -> PolicyFactory:

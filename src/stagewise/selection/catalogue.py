@@ -18,6 +18,9 @@ from stagewise.world.scenario import Scenario
 
 DEFAULT_SELECTOR, DEFAULT_ASSOCIATOR = "all-online", "least-delay"
 
+LABEL_WEIGHTS = "+label-weights"
+"""Behind a policy's name: what else becomes of its answers."""
+
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 SELECTORS = {
@@ -134,9 +137,9 @@ def parts_of(name: str) -> tuple[str, str] | None:
     """The selector and the associator that a policy's name is made of; None where it is not.
 
     `oort+nearest` names both; `oort` alone goes with `least-delay`, and a method that only associates
-    (`shapefl`) is one for everybody who is online.
+    (`shapefl`) is one for everybody who is online. How clients are weighted is no part.
     """
-    first, plus, second = name.partition("+")
+    first, plus, second = name.removesuffix(LABEL_WEIGHTS).partition("+")
     if plus:
         return first, second
     if first.partition(",")[0] in selector_names():

@@ -67,8 +67,8 @@ async def decide(request: Request, name: FederationName) -> Response:
     headers = {}
     if decided.new is not None:
         service.metrics.decided(decided.new)
-    if decided.edge_weights is not None:
-        headers["Stagewise-Edge-Weights"] = "yes"  # at /rounds/N
+    if decided.weights:
+        headers["Stagewise-Weights"] = "yes"  # at /rounds/N
     return Response(decided.line + b"\n", 200, headers, "application/json")
 
 
@@ -220,7 +220,7 @@ def one_round(request: Request, name: FederationName, number: Number) -> Respons
         {
             "round": msgspec.Raw(row.asked),
             "decision": msgspec.Raw(row.answer),
-            "edge_weights": None if row.more is None else msgspec.Raw(row.more),
+            "weights": None if row.more is None else msgspec.Raw(row.more),
             "outcome": None if outcome is None else msgspec.Raw(outcome.asked),
         }
     )

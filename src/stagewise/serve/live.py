@@ -18,11 +18,12 @@ from stagewise.client.wire import (
     OutcomeReport,
     RoundRequest,
     decision_of_record,
+    kept_weights,
     losses_of_request,
     outcome_of_report,
     round_of_request,
 )
-from stagewise.decisions import Decision, DecisionRecord, make_decision
+from stagewise.decisions import Decision, DecisionRecord, NamedWeights, make_decision
 from stagewise.files import json_decoder
 from stagewise.loop import announce_round
 from stagewise.outcomes import expected_outcome
@@ -45,7 +46,7 @@ class Decided(NamedTuple):
 
     line: bytes
     """As it stands in a file, without the line break."""
-    edge_weights: list[float] | None
+    weights: NamedWeights
     new: Decision | None
     """None for one that was there already."""
 
@@ -117,7 +118,9 @@ class LiveFederation:
                     if self._appended([*before, entry], snapshot):
                         self._last_round, self._open = index, decision
                         assert entry.answer is not None
-                        return Decided(entry.answer, _weights_of(entry.more), decision)
+                        return Decided(
+                            entry.answer, kept_weights(entry.more, self.scenario), decision
+                        )
 
     def observe(self, index: int, report: OutcomeReport) -> bool:
         """Tell the policy what came of a round; whether it is news."""
@@ -202,7 +205,7 @@ class LiveFederation:
                 f"round {row.round}: was decided for another request: who is online, links, losses and "
                 f"surcharges must be as they were"
             )
-        return Decided(row.answer, _weights_of(row.more), None)
+        return Decided(row.answer, kept_weights(row.more, self.scenario), None)
 
     # In step with the store
 
@@ -274,10 +277,7 @@ class LiveFederation:
             round_ = round_of_request(self.scenario, request, entry.round)
             _decided(policy, round_, losses_of_request(self.scenario, request))
             record = json_decoder(DecisionRecord).decode(entry.answer)
-            weights = _weights_of(entry.more)
-            self._open = decision_of_record(
-                round_, record, None if weights is None else np.array(weights)
-            )
+            self._open = decision_of_record(round_, record, kept_weights(entry.more, self.scenario))
             self._last_round = entry.round
 
     def _follow(self, policy: Policy, plan: int | None) -> None:
@@ -308,20 +308,16 @@ def _decided(policy: Policy, round_: Round, losses: dict[int, float]) -> Decisio
 
 
 def _entry_of(decision: Decision, request: RoundRequest, key: str | None) -> NewEntry:
-    weights, index = decision.answer.edge_weights, decision.round.index
+    weights, index = decision.answer.named_weights(decision.scenario), decision.round.index
     return NewEntry(
         "decision",
         index,
         key,
         asked=_asked(request, index),
         answer=msgspec.json.encode(decision.record()),
-        more=None if weights is None else msgspec.json.encode(weights.tolist()),
+        more=msgspec.json.encode(weights) if weights else None,
     )
 
 
 def _asked(request: RoundRequest, index: int) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(request, round=index))
-
-
-def _weights_of(more: bytes | None) -> list[float] | None:
-    return None if more is None else json_decoder(list[float]).decode(more)

@@ -56,6 +56,7 @@ class SimulatedTraining:
             decision.round.index,
             edge_weights=shares,
             safeguards=self.defence.safeguards(),
+            client_weights=decision.answer.client_weights,
         )
         if figures.account is not None:
             seen = updates_seen(figures.account), figures.account.edge_norms

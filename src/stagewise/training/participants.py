@@ -22,7 +22,9 @@ class Participants:
     edge: IntArray
     """The edge of each client, counting only edges that take part."""
     share: FloatArray
-    """The weight of each client in its edge's mean, d_i / D_j (Eq. 2)."""
+    """The weight of each client in its edge's mean (Eq. 2), which is d_i / D_j unless it has its own."""
+    data_share: FloatArray
+    """The share of its edge's data that each client holds, d_i / D_j."""
     edge_share: FloatArray
     """The weight of each edge in the cloud's mean, D_j / D (Eq. 3)."""
     group: IntArray
@@ -30,9 +32,17 @@ class Participants:
 
     @classmethod
     def of(
-        cls, groups: Sequence[IntArray], task: TrainingTask, edge_weights: FloatArray | None
+        cls,
+        groups: Sequence[IntArray],
+        task: TrainingTask,
+        edge_weights: FloatArray | None,
+        client_weights: FloatArray | None = None,
     ) -> "Participants":
-        """Those among `groups` who have data; `edge_weights` replace D_j in Eq. 3."""
+        """Those among `groups` who have data.
+
+        `edge_weights` replace D_j in Eq. 3; `client_weights`, one for every client of the task, are
+        what d_i is multiplied by in Eq. 2.
+        """
         clients, edge = _members(groups, len(task.data_sizes))
         held = task.data_sizes[clients] > 0
         clients, edge = clients[held], edge[held]
@@ -44,14 +54,21 @@ class Participants:
         cloud = edge_data if edge_weights is None else _checked(edge_weights, edge_data)
         present, row = np.unique(edge, return_inverse=True)
         weight = cloud[present]
-        shares = sizes / edge_data[edge], weight / max(weight.sum(), 1e-300)
-        return cls(clients, row, *shares, present)
+        data_share = share = sizes / edge_data[edge]
+        if client_weights is not None:
+            share = share * _checked_client_weights(client_weights, len(task.data_sizes))[clients]
+            share = share / np.bincount(row, share)[row]
+        return cls(clients, row, share, data_share, weight / max(weight.sum(), 1e-300), present)
 
     def only(self, chosen: BoolArray) -> "Participants":
-        """The `chosen` among the clients, with their shares in the mean of their edge."""
-        clients, edge, share = self.clients[chosen], self.edge[chosen], self.share[chosen]
-        total = np.bincount(edge, share, minlength=len(self.edge_share))
-        return Participants(clients, edge, share / total[edge], self.edge_share, self.group)
+        """The `chosen` among the clients, with their shares in the mean and the data of their edge."""
+        clients, edge = self.clients[chosen], self.edge[chosen]
+
+        def of_edge(share: FloatArray) -> FloatArray:
+            return np.asarray(share / np.bincount(edge, share)[edge])
+
+        share, data_share = of_edge(self.share[chosen]), of_edge(self.data_share[chosen])
+        return Participants(clients, edge, share, data_share, self.edge_share, self.group)
 
 
 def _members(groups: Sequence[IntArray], clients: int) -> tuple[IntArray, IntArray]:
@@ -66,6 +83,15 @@ def _members(groups: Sequence[IntArray], clients: int) -> tuple[IntArray, IntArr
         twice = values[counts > 1][0]
         raise StagewiseError(f"groups: client {twice}: must train at one edge, and once")
     return members, np.repeat(np.arange(len(arrays)), [len(array) for array in arrays])
+
+
+def _checked_client_weights(client_weights: FloatArray, clients: int) -> FloatArray:
+    given = np.asarray(client_weights, dtype=np.float64)
+    if given.shape != (clients,) or not np.all(np.isfinite(given) & (given > 0)):
+        raise StagewiseError(
+            f"client_weights: must be {clients} finite numbers above 0, one a client"
+        )
+    return given
 
 
 def _checked(edge_weights: FloatArray, edge_data: FloatArray) -> FloatArray:

@@ -130,7 +130,7 @@ class RoundJudge:
     def _note(self, counted: BoolArray) -> None:
         self._counted.append(counted)
         present = np.bincount(
-            self.who.edge[counted], self.who.share[counted], minlength=len(self._behind)
+            self.who.edge[counted], self.who.data_share[counted], minlength=len(self._behind)
         )
         whole = np.bincount(self.who.edge[~counted], minlength=len(self._behind)) == 0
         self._behind = np.where(present > 0, np.where(whole, 1.0, present), self._behind)

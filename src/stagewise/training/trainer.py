@@ -87,15 +87,17 @@ class Trainer:
         round_index: int,
         edge_weights: FloatArray | None = None,
         safeguards: Safeguards = Safeguards(),  # noqa: B008 (it is frozen)
+        client_weights: FloatArray | None = None,
     ) -> tuple[ModelWeights, TrainingFigures]:
         """The cloud's model after a round in which the clients `groups[j]` train at edge j.
 
         An edge whose clients have no data takes no part; where no edge takes part, the weights
-        stay as they are. `edge_weights`, one for each group, replace the edges' data in Eq. 3.
+        stay as they are. `edge_weights`, one for each group, replace the edges' data in Eq. 3;
+        `client_weights`, one for each client of the task, multiply the clients' data in Eq. 2.
         `safeguards` say how models are combined, and which are left out.
         The figures are of the clients that trained, and cost no pass over data of their own.
         """
-        who = Participants.of(groups, self.task, edge_weights)
+        who = Participants.of(groups, self.task, edge_weights, client_weights)
         edges = len(who.edge_share)
         if edges > len(self._buffers.models):
             self._buffers = self._new_buffers(edges)

@@ -18,7 +18,7 @@ import numpy as np
 import stagewise
 from stagewise import Answer, Decision, Plan, Policy, Round, Scenario, Triggers
 from stagewise.deciding import wrapped
-from stagewise.decisions import contract_violation, make_decision
+from stagewise.decisions import NamedWeights, contract_violation, make_decision
 from stagewise.errors import StagewiseError
 from stagewise.files import decode_json, read_bytes, write_bytes
 from stagewise.loop import run_rounds
@@ -42,7 +42,7 @@ class _RoundAnswer(msgspec.Struct, frozen=True):
     edge_of: list[int]
     decision_ms: float
     lower_bound: float | None = None
-    edge_weights: list[float] | None = None
+    weights: NamedWeights = NamedWeights()
 
 
 class _Answers(msgspec.Struct, kw_only=True):
@@ -87,7 +87,7 @@ class DecidedRounds:
         return [
             make_decision(
                 round_,
-                _answer_of(known),
+                _answer_of(known, self._scenario),
                 method=policy_name(self._setting.policy),
                 decision_ms=known.decision_ms,
             )
@@ -108,7 +108,7 @@ class DecidedRounds:
     def answer(self, index: int) -> Answer:
         """The answer in a round, which is decided now if it never was."""
         self._know(index + 1)
-        return _answer_of(self._known.rounds[index])
+        return _answer_of(self._known.rounds[index], self._scenario)
 
     def decision_ms(self, index: int) -> float | None:
         """How long a round took when it was decided; None if the cell's own policy is trained by."""
@@ -256,22 +256,20 @@ def _inputs_of(setting: Setting, scenario: Scenario) -> dict[str, Any]:
 
 
 def _answered(decision: Decision) -> _RoundAnswer:
-    weights = decision.answer.edge_weights
     return _RoundAnswer(
         round=_digest_of(decision.round),
         edge_of=decision.edge_of.tolist(),
         decision_ms=decision.decision_ms,
         lower_bound=decision.lower_bound,
-        edge_weights=None if weights is None else weights.tolist(),
+        weights=decision.answer.named_weights(decision.scenario),
     )
 
 
-def _answer_of(answered: _RoundAnswer) -> Answer:
-    weights = answered.edge_weights
+def _answer_of(answered: _RoundAnswer, scenario: Scenario) -> Answer:
     return Answer(
         np.array(answered.edge_of, dtype=np.int64),
         answered.lower_bound,
-        None if weights is None else np.array(weights),
+        *answered.weights.arrays(scenario),
     )
 
 
@@ -280,7 +278,7 @@ def _fits(round_: Round, answered: _RoundAnswer) -> bool:
     if answered.round != _digest_of(round_):
         return False
     try:
-        return contract_violation(round_, _answer_of(answered)) is None
+        return contract_violation(round_, _answer_of(answered, round_.scenario)) is None
     except (StagewiseError, OverflowError):
         return False
 

@@ -1,0 +1,132 @@
+"""What clients count for in Eq. 2 so that the labels behind the models are as the target has them."""
+
+import numpy as np
+
+from stagewise.compiled import compiled
+from stagewise.world.costs import UNASSIGNED
+from stagewise.world.scenario import FloatArray, IntArray, Scenario
+
+WHOLE = 1.0
+"""What the divergence of all edges together counts for, beside that of each."""
+LOYALTY = 0.03
+"""What the divergence of the shares from those by data counts for."""
+_STEPS = 200
+_SETTLED = 1e-3  # of a weight: less than any change of it is seen in training
+
+
+def label_weights(
+    scenario: Scenario,
+    edge_of: IntArray,
+    *,
+    edge_weights: FloatArray | None = None,
+    client_weights: FloatArray | None = None,
+    whole: float = WHOLE,
+    loyalty: float = LOYALTY,
+) -> FloatArray:
+    """The clients' weights that bring the labels behind the models closest to the target.
+
+    Let client i count for the share s_i in its edge's mean, and edge j for the share a_j in the cloud's.
+    The shares minimise
+
+        Σ_j a_j KL(P_j || Q) + whole · KL(P || Q) + loyalty · Σ_j a_j KL(s || by data in j)
+
+    with P_j = Σ_i s_i P(client i) and P = Σ_j a_j P_j. The sum is convex, and relative to the entropy of
+    the shares `1 + whole + loyalty`-smooth: mirror descent by steps of its inverse never raises it. The
+    last term keeps a client with a rare label from being all that its edge learns from.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Whose clients serve.
+    edge_of : array of int, shape (clients,)
+        The edge of each client, -1 for none.
+    edge_weights, client_weights : array of float, optional
+        What they count for so far, beside their data.
+    whole, loyalty : float
+        The factors above; `loyalty` is above 0.
+
+    Returns
+    -------
+    array of float, shape (clients,)
+        What the data of each client is multiplied by; of all in an edge 1 in the mean over its data.
+        Who does not serve, or has no data, keeps what was given.
+    """
+    clients = scenario.clients
+    weights = np.ones(len(clients)) if client_weights is None else client_weights.copy()
+    members = np.flatnonzero((edge_of != UNASSIGNED) & (clients.data > 0))
+    present, edge = np.unique(edge_of[members], return_inverse=True)
+    data = clients.data[members].astype(np.float64)
+    counted = 1.0 if edge_weights is None else edge_weights[present]
+    part = counted * np.bincount(edge, data, minlength=len(present))
+    if not part.sum():
+        return weights
+    share = data * weights[members]
+    share /= np.bincount(edge, share)[edge]
+    own = clients.label_counts[members] / data[:, None]
+    gain = np.zeros(len(members))
+    _balance(
+        own,
+        edge,
+        share,
+        part / part.sum(),
+        np.log(scenario.target),
+        whole,
+        loyalty,
+        gain,
+        np.empty((len(present) + 1, scenario.labels)),
+        np.empty(len(members)),
+        np.empty(len(present)),
+    )
+    weights[members] *= np.exp(gain)
+    return weights
+
+
+@compiled
+def _balance(
+    own: FloatArray,
+    edge: IntArray,
+    share: FloatArray,
+    part: FloatArray,
+    log_target: FloatArray,
+    whole: float,
+    loyalty: float,
+    gain: FloatArray,
+    above: FloatArray,
+    step: FloatArray,
+    total: FloatArray,
+) -> None:
+    """Fill `gain` with the logarithms of what the shares are multiplied by.
+
+    The rest is room to work in: `above` by edge and label, its last row for all edges together, `step`
+    by client and `total` by edge.
+    """
+    edges, labels = len(part), len(log_target)
+    rate = 1.0 / (1.0 + whole + loyalty)
+    for _ in range(_STEPS):
+        above[:] = 0.0
+        for i in range(len(edge)):
+            now = share[i] * np.exp(gain[i])
+            for label in range(labels):
+                above[edge[i], label] += now * own[i, label]
+        for j in range(edges):
+            for label in range(labels):
+                above[edges, label] += part[j] * above[j, label]
+        for j in range(edges + 1):
+            for label in range(labels):
+                # Nobody here holds a label whose share is 0: its value goes into no slope.
+                held = above[j, label] > 0.0
+                above[j, label] = np.log(above[j, label]) - log_target[label] if held else 0.0
+        total[:] = 0.0
+        for i in range(len(edge)):
+            slope = loyalty * gain[i]
+            for label in range(labels):
+                slope += own[i, label] * (above[edge[i], label] + whole * above[edges, label])
+            step[i] = -rate * slope
+            total[edge[i]] += share[i] * np.exp(gain[i] + step[i])
+        largest = 0.0
+        for i in range(len(edge)):
+            change = step[i] - np.log(total[edge[i]])
+            gain[i] += change
+            largest = max(largest, abs(change))
+        if largest < rate * loyalty * _SETTLED:
+            break
