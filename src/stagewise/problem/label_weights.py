@@ -10,8 +10,8 @@ WHOLE = 1.0
 """What the divergence of all edges together counts for, beside that of each."""
 LOYALTY = 0.03
 """What the divergence of the shares from those by data counts for."""
-_STEPS = 200
-_SETTLED = 1e-3  # of a weight: less than any change of it is seen in training
+_STEPS = 100
+_SETTLED = 1e-2  # of a weight: training does not tell less apart
 
 
 def label_weights(
