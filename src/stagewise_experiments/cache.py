@@ -27,8 +27,6 @@ class _CachedCell(msgspec.Struct, frozen=True, kw_only=True):
     outputs: dict[str, Any]
     seconds: float
     machine: Machine
-    code_version: str | None = None
-    """Of the code it ran with, where that is not the request's."""
 
 
 class _SettingOnly(msgspec.Struct):
@@ -63,7 +61,6 @@ class Cache:
             "error": None,
             "seconds": cell.seconds,
             "machine": msgspec.to_builtins(cell.machine),
-            "code_version": cell.code_version,
         }
 
     def put(self, key: str, request: Request, report: Report) -> None:
@@ -103,7 +100,6 @@ class Cache:
                         "error": None,
                         "seconds": cell.seconds,
                         "machine": machines[cell.machine],
-                        "code_version": cell.code_version,
                     }
                     self.put(cell.key, request, report)
 

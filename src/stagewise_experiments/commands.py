@@ -100,13 +100,6 @@ def run(
     seeds: Annotated[
         int | None, typer.Option(help="How many seeds. Default: as the experiment says.")
     ] = None,
-    older: Annotated[
-        bool,
-        typer.Option(
-            "--older",
-            help="Take cells that an older version of the code ran, if a sample comes out the same.",
-        ),
-    ] = False,
     regime: Annotated[
         Literal["calibrated", "literal"] | None,
         typer.Option(help="Costs as fitted to the paper's tables, or as its text reads."),
@@ -141,7 +134,6 @@ def run(
                 present=write_outputs,
                 device=device,
                 seeds=seeds,
-                older=older,
             )
     except KeyboardInterrupt:
         raise RunInterrupted("interrupted; the same command goes on where this ended") from None

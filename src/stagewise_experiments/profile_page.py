@@ -18,7 +18,6 @@ from stagewise_experiments.names import dataset_name
 from stagewise_experiments.results import Result
 from stagewise_experiments.table import (
     Judged,
-    code_text,
     counted,
     machine_text,
     ran_title,
@@ -227,7 +226,7 @@ def _found_text(one: Judged, verdict: Verdict) -> str:
 def _conditions(results: Sequence[Result]) -> Iterator[Block]:
     """Machines, versions and data, each with the experiments it is true of where they differ."""
     facts = [(machine_text(machine), r) for r in results for machine in r.machines]
-    facts += [(code_text(r), r) for r in results]
+    facts += [(f"Code version {r.code_version}", r) for r in results]
     true_of: dict[str, dict[str, None]] = {}
     for text, result in facts:
         true_of.setdefault(text, {})[result.experiment.id] = None

@@ -39,10 +39,6 @@ class Progress:
             self._last_guess, self._ends = now, None if seconds is None else now + seconds
         self.show(cell)
 
-    def leave_out(self, cells: int) -> None:
-        """So many need not run."""
-        self.total -= cells
-
     def show(self, cell: CellResult) -> None:
         now = time.monotonic()
         if now - self._last_line >= _LINE_SECONDS or self.done == self.total:
@@ -66,10 +62,6 @@ class _Bar(Progress):
         super().__init__(total)
         self._bar = bar
         self._task = bar.add_task("", total=total, progress=self)
-
-    def leave_out(self, cells: int) -> None:
-        super().leave_out(cells)
-        self._bar.update(self._task, total=self.total)
 
     def print_line(self, text: str) -> None:
         self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)

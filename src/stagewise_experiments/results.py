@@ -37,8 +37,6 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long the cell ran."""
     machine: int = 0
     """The place among the result's machines of the one it ran on."""
-    code_version: str | None = None
-    """Of the code it ran with, where that was an older one than the result's: see older.py."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,12 +65,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return sorted({cell.seed for cell in self.cells})
 
     @property
-    def code_versions(self) -> list[str]:
-        """Of the code that cells ran with, the result's own first."""
-        older = {cell.code_version for cell in self.cells if cell.code_version is not None}
-        return [self.code_version, *sorted(older)]
-
-    @property
     def failed(self) -> list[CellResult]:
         return [cell for cell in self.cells if cell.outputs is None]
 
@@ -91,7 +83,7 @@ def save_result(result: Result, path: str | Path) -> None:
         outputs = cell.get("outputs")
         if outputs is not None and isinstance(outputs.get("rounds"), list):
             cell["outputs"] = {**outputs, "rounds": _columns(outputs["rounds"])}
-    write_bytes(path, msgspec.json.encode(rounded(record)))
+    write_bytes(path, msgspec.json.encode(_rounded(record)))
 
 
 def load_result(path: str | Path) -> Result:
@@ -176,11 +168,11 @@ def _records(columns: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(spread, row, strict=True)) for row in zip(*spread.values(), strict=True)]
 
 
-def rounded(value: Any) -> Any:
+def _rounded(value: Any) -> Any:
     """Numbers with the digits that matter; whole ones without a point."""
     if isinstance(value, float):
         short = float(f"{value:.{DIGITS}g}")
         return int(short) if short.is_integer() and abs(short) < 10**DIGITS else short
     if isinstance(value, dict):
-        return {name: rounded(inner) for name, inner in value.items()}
-    return [rounded(inner) for inner in value] if isinstance(value, list) else value
+        return {name: _rounded(inner) for name, inner in value.items()}
+    return [_rounded(inner) for inner in value] if isinstance(value, list) else value

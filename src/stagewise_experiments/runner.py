@@ -1,6 +1,6 @@
 """Experiments from their cells to their files: what was done before is not done again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from stagewise_experiments.executors import Workers
 from stagewise_experiments.experiment import Experiment, ProfileName
 from stagewise_experiments.inputs import data_of, missing_data
 from stagewise_experiments.machine import Machine, this_machine
-from stagewise_experiments.older import Older
 from stagewise_experiments.progress import Progress, cell_text, show_progress
 from stagewise_experiments.results import FILE, UNFINISHED, CellResult, Result, save_result
 from stagewise_experiments.timings import Timings, kinds_of
@@ -42,14 +41,12 @@ def run_experiments(
     present: Present,
     device: str = "cpu",
     seeds: int | None = None,
-    older: bool = False,
     work: Work = work,
 ) -> int:
     """Run all cells as one queue, the longest first; write an experiment's files after its last.
 
-    Cells that `out` keeps are not run, and a cell of several experiments is run once. With `older`,
-    neither are those of an older version of the code that hold: see older.py. The number of failures
-    comes back: cells, and experiments whose pictures could not be made.
+    Cells that `out` keeps are not run, and a cell of several experiments is run once. The number of
+    failures comes back: cells, and experiments whose pictures could not be made.
     """
     missing = missing_data()
     requests: dict[str, Request] = {}
@@ -69,6 +66,7 @@ def run_experiments(
     reports = {key: report for key in requests if (report := cache.get(key)) is not None}
     waiting = {key: kinds_of(cell_of[key].setting) for key in requests if key not in reports}
     shared = {"decisions": str(cache.decisions)}
+    queue = [Job(key, requests[key] | shared) for key in _longest_first(waiting, timings)]
     failures = 0
     with show_progress(len(waiting)) as progress:
 
@@ -80,11 +78,11 @@ def run_experiments(
             results = [_result(one, profile, reports, device) for one in done]
             return sum(not _write(result, out, present, progress) for result in results)
 
-        def run(keys: Sequence[str]) -> None:
-            nonlocal failures
-            for key, report in run_jobs(
-                [Job(key, requests[key] | shared) for key in keys], workers, work
-            ):
+        known = f"{len(requests)} cells, {len(reports)} kept from before"
+        progress.print_line(f"{known}; {workers.count} at the same time")
+        failures += write_finished()
+        try:
+            for key, report in run_jobs(queue, workers, work):
                 cell = _cell_result(cell_of[key], key, report)
                 if cell.outputs is None:
                     failures += 1
@@ -96,31 +94,6 @@ def run_experiments(
                 del waiting[key]
                 progress.advance(cell, lambda: timings.left(waiting.values(), workers.count))
                 failures += write_finished()
-
-        def take_older() -> None:
-            nonlocal failures
-            found = Older(out, {key: requests[key] for key in waiting})
-            again = found.to_run()
-            progress.print_line(
-                f"{len(found.cells)} cells of older code: {len(again)} run again first"
-            )
-            run(again)
-            taken = found.that_hold({key: reports[key] for key in again})
-            for key, report in taken.items():
-                cache.put(key, requests[key], report)
-                reports[key] = report
-                del waiting[key]
-            progress.leave_out(len(taken))
-            progress.print_line(f"{len(taken)} cells of older code hold")
-            failures += write_finished()
-
-        known = f"{len(requests)} cells, {len(reports)} kept from before"
-        progress.print_line(f"{known}; {workers.count} at the same time")
-        failures += write_finished()
-        try:
-            if older:
-                take_older()
-            run(_longest_first(waiting, timings))
         finally:
             for one in unwritten:
                 _write_unfinished(_result(one, profile, reports, device), out)
@@ -200,5 +173,4 @@ def _cell_result(cell: Cell, key: str, report: Report, machine: int = 0) -> Cell
         error=report["error"],
         seconds=report["seconds"],
         machine=machine,
-        code_version=report.get("code_version"),
     )

@@ -307,23 +307,13 @@ def _what(series: Series, printed: PaperValue) -> str:
 def markdown_blocks(judged: Judged) -> list[Block]:
     """The experiment's own file."""
     ran_on = ". ".join(map(machine_text, judged.result.machines))
-    ran_with = f"{code_text(judged.result)}. {ran_on}."
+    ran_with = f"Code version {judged.result.code_version}. {ran_on}."
     return [Heading(title(judged), 1), *table_blocks(judged), Text(ran_with, quiet=True)]
 
 
 def counted(number: int, noun: str) -> str:
     """`1 seed`, `2 seeds`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def code_text(result: Result) -> str:
-    """The version of the code, and what an older one ran."""
-    older = [cell for cell in result.cells if cell.code_version is not None]
-    taken = (
-        f"; {counted(len(older), 'cell')} of {', '.join(result.code_versions[1:])}, taken since those "
-        f"that were run again came out the same"
-    )
-    return f"Code version {result.code_version}{taken if older else ''}"
 
 
 def machine_text(machine: Machine) -> str:

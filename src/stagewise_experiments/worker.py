@@ -21,7 +21,7 @@ from stagewise_experiments.setting import Setting, make_setting
 Request = dict[str, Any]
 """All that decides what comes out of a cell; where it is sent, also the folder of `decisions`."""
 Report = dict[str, Any]
-"""`outputs` or `error`, `seconds` and `machine`; `code_version` where it is not the request's."""
+"""`outputs` or `error`, `seconds` and `machine`."""
 
 _one_at_a_time = threading.Lock()
 """A worker of several threads would measure how its cells hinder each other."""

@@ -32,8 +32,14 @@ class ReferenceLoop:
         self._images = torch.from_numpy(images)
         self._labels = torch.from_numpy(np.array(task.dataset.train_labels))
 
-    def train_round(self, groups: Sequence[IntArray], round_index: int) -> TrainingFigures:
+    def train_round(
+        self,
+        groups: Sequence[IntArray],
+        round_index: int,
+        client_weights: FloatArray | None = None,
+    ) -> TrainingFigures:
         """Take the model through a round; where no client has data it stays as it is."""
+        weights = np.ones(len(self.task.data_sizes)) if client_weights is None else client_weights
         edge_states, edge_data = [], []
         figures: dict[int, list[FloatArray]] = {}
         for group in groups:
@@ -41,6 +47,7 @@ class ReferenceLoop:
             if not clients:
                 continue
             sizes = [int(self.task.data_sizes[i]) for i in clients]
+            counted = [size * weights[i] for i, size in zip(clients, sizes, strict=True)]
             edge_model = deepcopy(self.model)
             for edge_round in range(self.task.edge_rounds):
                 states = []
@@ -50,7 +57,7 @@ class ReferenceLoop:
                     norm = _distance(model, edge_model)
                     figures.setdefault(client, []).append(np.array([losses[0], losses[-1], norm]))
                     states.append(model.state_dict())
-                edge_model.load_state_dict(weighted_mean(states, sizes))  # Eq. 2
+                edge_model.load_state_dict(weighted_mean(states, counted))  # Eq. 2
             edge_states.append(edge_model.state_dict())
             edge_data.append(sum(sizes))
         if edge_states:
@@ -102,7 +109,7 @@ def _distance(model: nn.Module, other: nn.Module) -> float:
     return math.sqrt(sum(float(square) for square in squares))
 
 
-def weighted_mean(states: Sequence[State], sizes: Sequence[int]) -> State:
+def weighted_mean(states: Sequence[State], sizes: Sequence[float]) -> State:
     """The mean by data size; whole-number buffers (batch counters) take the largest."""
     total = sum(sizes)
     mean = {}

@@ -171,6 +171,14 @@ def test_wrong_groups_are_refused(trainer, groups, edge_weights, message):
         trainer.train_round(trainer.initial_weights(), groups, 0, edge_weights)
 
 
+@pytest.mark.parametrize("client_weights", [np.ones(2), np.zeros(7), np.full(7, np.nan)])
+def test_wrong_weights_of_clients_are_refused(trainer, client_weights):
+    with pytest.raises(StagewiseError, match="client_weights: must be 7 finite numbers above 0"):
+        trainer.train_round(
+            trainer.initial_weights(), groups_of([0]), 0, client_weights=client_weights
+        )
+
+
 def test_wrong_weights_are_refused(trainer):
     weights = trainer.initial_weights()
     with pytest.raises(StagewiseError, match="weights: extra is not part of the model"):

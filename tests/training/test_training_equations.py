@@ -38,14 +38,16 @@ MODELS = [
 ]
 
 
-def assert_like_reference(task, groups=GROUPS, rounds=1):
+def assert_like_reference(task, groups=GROUPS, rounds=1, client_weights=None):
     reference = ReferenceLoop(task)
     with Trainer(task) as trainer:
         initial = weights = trainer.initial_weights()
         for round_index in range(rounds):
-            weights, figures = trainer.train_round(weights, groups, round_index)
+            weights, figures = trainer.train_round(
+                weights, groups, round_index, client_weights=client_weights
+            )
             with torch.random.fork_rng():
-                expected = reference.train_round(groups, round_index)
+                expected = reference.train_round(groups, round_index, client_weights)
             assert_like_figures(figures, expected)
     assert largest_difference(weights, reference_weights(reference.model)) < 1e-9
     assert largest_difference(weights, initial) > 1e-4
@@ -56,6 +58,23 @@ def assert_like_reference(task, groups=GROUPS, rounds=1):
 @pytest.mark.parametrize(("model", "shape"), MODELS)
 def test_a_round_equals_the_reference(model, shape, sizes):
     assert_like_reference(small_task(model, shape, sizes))
+
+
+@pytest.mark.parametrize(("model", "shape"), [MODELS[0], (noisy_network, (1, 8, 8))])
+def test_clients_with_weights_equal_the_reference(model, shape):
+    """Eq. 2 by weight times data, Eq. 3 by data alone; who does not train has any weight."""
+    weights = np.array([0.2, 9.0, 3.0, 1.0, 0.5, 7.0, 1e-3])
+    task = small_task(model, shape)
+    weighted = assert_like_reference(task, rounds=2, client_weights=weights)
+    plain = assert_like_reference(task, rounds=2)
+    assert largest_difference(plain, weighted) > 1e-4
+    with Trainer(task) as trainer:
+        first = trainer.initial_weights()
+        alike, largest = (
+            trainer.train_round(first, GROUPS, 0, client_weights=given)[0]
+            for given in (None, np.full(7, np.finfo(float).max))
+        )
+    assert largest_difference(alike, largest) < 1e-12
 
 
 @pytest.mark.parametrize("sizes", [(24, 17, 20), (20, 20, 20)], ids=["ragged", "fixed"])

@@ -1,7 +1,5 @@
 """Balance over rounds: labels that were served too little make the clients that hold them cheaper."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from stagewise.decisions import Answer
@@ -111,7 +109,7 @@ class LabelBalanced(Wrapper):
             found = local_search(prices, answer.edge_of, effort=_EFFORT)
             cost = evaluate(round_, found.assignment).cost
             if found.violation == 0 and cost <= (1 + self.share) * before.cost:
-                return replace(answer, edge_of=found.assignment)
+                return Answer(found.assignment, answer.lower_bound)  # weights were for the other
             own = own / 2
         return answer
 

@@ -6,7 +6,7 @@ from stagewise.decisions import Answer
 from stagewise.errors import StagewiseError
 from stagewise.loading import load
 from stagewise.plans import Plan
-from stagewise.policies.label_balanced import pool_balanced
+from stagewise.policies.plan_policy import pool_flexible
 from stagewise.policies.policy import Policy, Wrapper
 from stagewise.problem.label_weights import label_weights
 from stagewise.progress import ProgressCallback, ignore_progress
@@ -66,8 +66,8 @@ def pool_to_target(
     plan: Plan | None = None,
     progress: ProgressCallback = ignore_progress,
 ) -> Policy:
-    """The pool with labels in balance over the rounds, and clients weighted by their labels in each."""
-    balanced = pool_balanced(scenario, seed=seed, seconds=seconds, plan=plan, progress=progress)
-    policy = LabelWeighted(balanced)
+    """The pool, free in every round, with clients weighted by their labels."""
+    pool = pool_flexible(scenario, seed=seed, seconds=seconds, plan=plan, progress=progress)
+    policy = LabelWeighted(pool)
     policy.name = "pool-to-target"
     return policy

@@ -65,7 +65,8 @@ class Remedied(Wrapper):
             return answer
         lent = repair_by_lending(self.plan, round_)
         fewer = evaluate(round_, lent).failing.sum() < failing.sum()
-        return replace(answer, edge_of=lent) if fewer else answer
+        # Weights were made for who served where before.
+        return Answer(lent, answer.lower_bound) if fewer else answer
 
 
 def checked_remedy(remedy: Remedy) -> Remedy:

@@ -56,7 +56,10 @@ class Participants:
         weight = cloud[present]
         data_share = share = sizes / edge_data[edge]
         if client_weights is not None:
-            share = share * _checked_client_weights(client_weights, len(task.data_sizes))[clients]
+            weights = _checked_client_weights(client_weights, len(task.data_sizes))[clients]
+            largest = np.zeros(len(present))
+            np.maximum.at(largest, row, weights)  # relative to it no product is too large
+            share = share * (weights / largest[row])
             share = share / np.bincount(row, share)[row]
         return cls(clients, row, share, data_share, weight / max(weight.sum(), 1e-300), present)
 
