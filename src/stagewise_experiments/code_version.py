@@ -9,7 +9,7 @@ from pathlib import Path
 
 import stagewise
 from stagewise.policies.registry import ENTRY_POINTS
-from stagewise.selection.catalogue import parts_of
+from stagewise.selection.catalogue import LABEL_WEIGHTS, parts_of
 
 _WITHOUT_EFFECT = (
     "__main__.py",
@@ -45,15 +45,17 @@ def deciding_version() -> str:
 @cache
 def policy_version(name: str) -> str | None:
     """The same for the sources of the packages that a policy comes from; None for our own."""
-    named = [(ENTRY_POINTS, name.partition(":")[0])]  # behind it stands how a method is read
+    # Behind a colon stands how a method is read.
+    own = name.removesuffix(LABEL_WEIGHTS).partition(":")[0]
+    named = [(ENTRY_POINTS, own)]
     groups = (f"stagewise.{kind}s" for kind in ("selector", "associator"))
     for group, part in zip(groups, parts_of(name) or (), strict=False):
         named.append((group, part.partition(",")[0]))
     found = [
         version
-        for group, own in named
+        for group, wanted in named
         for point in entry_points(group=group)
-        if point.name == own and (version := _package_version(point.module)) is not None
+        if point.name == wanted and (version := _package_version(point.module)) is not None
     ]
     return "+".join(found) or None
 

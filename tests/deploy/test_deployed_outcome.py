@@ -136,14 +136,14 @@ def test_nothing_can_change_an_outcome(decision):
 
 
 class Weighted(Policy):
-    """Even clients at es0, odd ones at es1, which count as `weights` say."""
+    """Even clients at es0, odd ones at es1, which count as `weights` say, as clients do by theirs."""
 
-    def __init__(self, *weights):
-        self.weights = np.array(weights)
+    def __init__(self, *weights, clients=None):
+        self.weights, self.clients = np.array(weights), clients
 
     def decide(self, round_):
         edge_of = np.arange(len(round_.online)) % 2
-        return Answer(np.where(round_.online, edge_of, -1), edge_weights=self.weights)
+        return Answer(np.where(round_.online, edge_of, -1), None, self.weights, self.clients)
 
 
 def test_weights_of_edges_go_into_the_order():
@@ -152,6 +152,17 @@ def test_weights_of_edges_go_into_the_order():
     assert transport.orders[0].edge_weights == {"es0": 1.0, "es1": 0.25}
     play(transport)
     assert transport.orders[1].edge_weights is None
+
+
+def test_weights_of_clients_that_serve_go_into_the_order():
+    transport = ScriptedTransport(SCENARIO)
+    clients = np.arange(1.0, len(SCENARIO.clients) + 1)
+    _, (only,) = play(transport, policy=Weighted(1.0, 1.0, clients=clients), remedy=None)
+    serving = np.flatnonzero(only.decision.edge_of >= 0)
+    expected = {f"c{i}": i + 1.0 for i in serving}
+    assert transport.orders[0].client_weights == expected
+    play(transport)
+    assert transport.orders[1].client_weights is None
 
 
 def test_where_no_edge_counts_nobody_is_asked():

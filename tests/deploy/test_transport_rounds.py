@@ -137,6 +137,20 @@ def test_the_model_is_the_simulators_with_weights_of_edges(nodes, trainer, weigh
         assert set(fates(trained).values()) == {"counted"}
 
 
+def test_the_model_is_the_simulators_with_weights_of_clients(nodes, trainer):
+    start, weights = trainer.initial_weights(), np.array([0.2, 5.0, 1.0, 3.0])
+    groups = [np.array([SYSTEM.clients.index[c] for c in members]) for members in GROUPS.values()]
+    expected, _ = trainer.train_round(start, groups, 0, client_weights=weights)
+    plain, _ = trainer.train_round(start, groups, 0)
+    assert largest_difference(plain, expected) > 1e-4
+    named = {client: float(weights[SYSTEM.clients.index[client]]) for client in CLIENTS}
+    weighted = replace(order(trainer), client_weights=named)
+    for transport in (nodes.transport, InProcess(SYSTEM, trainer)):
+        trained = transport.train_round(weighted)
+        assert largest_difference(trained.weights, expected) < 1e-6
+        assert set(fates(trained).values()) == {"counted"}
+
+
 def test_an_edge_that_does_not_count_is_no_substitute_for_one_that_failed(trainer):
     nodes = Nodes("H", trainer.task)
     nodes.cloud.gone.add(EDGES[0])

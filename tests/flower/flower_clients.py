@@ -22,8 +22,8 @@ def a_scenario(seed=1, clients=10, edges=3):
 class FirstFreeEdge(Policy):
     """Everyone who is there trains, at the first of its edges that has room."""
 
-    def __init__(self, edge_weights=None):
-        self.edge_weights = edge_weights
+    def __init__(self, edge_weights=None, client_weights=None):
+        self.weights = {"edge_weights": edge_weights, "client_weights": client_weights}
         self.outcomes = []
 
     def decide(self, round_):
@@ -35,7 +35,7 @@ class FirstFreeEdge(Policy):
                 if room[edge] > 0:
                     edge_of[client], room[edge] = edge, room[edge] - 1
                     break
-        return Answer(edge_of, edge_weights=self.edge_weights)
+        return Answer(edge_of, **self.weights)
 
     def observe(self, outcome):
         self.outcomes.append(outcome)
@@ -101,7 +101,7 @@ def start(strategy, grid, rounds=1, model=None, **more):
     )
 
 
-def mean_by_edge(model, decision, data, spared=(), edge_rounds=1, share=None):
+def mean_by_edge(model, decision, data, spared=(), edge_rounds=1, share=None, client_weights=None):
     """Eqs. 2 and 3 written out in float64; `spared` clients send nothing."""
     edges, weights = [], []
     for edge in dict.fromkeys(decision.assignment.values()):
@@ -112,6 +112,9 @@ def mean_by_edge(model, decision, data, spared=(), edge_rounds=1, share=None):
         ]
         if not members:
             continue
+        counted = {
+            i: data[i] * (1 if client_weights is None else client_weights[i]) for i in members
+        }
         at_edge = model
         for _ in range(edge_rounds):
             updates = [trained(at_edge, i) for i in members]
@@ -121,10 +124,10 @@ def mean_by_edge(model, decision, data, spared=(), edge_rounds=1, share=None):
                     max(update[name] for update in updates)
                     if name == "batches"
                     else sum(
-                        data[i] * u[name].astype(float)
+                        counted[i] * u[name].astype(float)
                         for i, u in zip(members, updates, strict=True)
                     )
-                    / size
+                    / sum(counted.values())
                 ).astype(model[name].dtype)
                 for name in model
             }

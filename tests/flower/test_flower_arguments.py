@@ -1,5 +1,6 @@
 """Arguments that cannot be, and strategies that do not fit together."""
 
+import numpy as np
 import pytest
 from flower_clients import FirstFreeEdge, a_grid, a_scenario, start
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
@@ -37,13 +38,18 @@ def test_arguments_that_cannot_be(arguments, message):
     assert message in str(error.value)
 
 
-def test_edge_weights_need_edges_that_are_averaged():
-    policy = FirstFreeEdge(edge_weights=[1.0, 0.5, 0.0])
+@pytest.mark.parametrize(
+    "weights", [{"edge_weights": [1.0, 0.5, 0.0]}, {"client_weights": np.arange(1.0, 11.0)}]
+)
+def test_weights_need_edges_that_are_averaged(weights):
+    policy = FirstFreeEdge(**weights)
     wrapped = FedAvg(min_train_nodes=1, min_available_nodes=1, min_evaluate_nodes=1)
     strategy = StagewiseStrategy(a_scenario(), policy, wrapped=wrapped, aggregate_by_edge=False)
-    with pytest.raises(StagewiseError, match="round 1: edge_weights in the answer of") as error:
+    with pytest.raises(
+        StagewiseError, match="round 1: weights of edges or clients in the"
+    ) as error:
         start(strategy, a_grid())
-    assert "'FirstFreeEdge': must go with aggregate_by_edge = True" in str(error.value)
+    assert "answer of 'FirstFreeEdge': must go with aggregate_by_edge = True" in str(error.value)
     assert "\n" not in str(error.value)
 
 

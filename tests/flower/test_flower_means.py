@@ -129,6 +129,17 @@ def test_reweight_counts_failing_edges_for_less():
     assert_close(result, mean_by_edge(model, decision, scenario.clients.data, share=share))
 
 
+def test_clients_count_by_their_weights():
+    scenario, model = a_scenario(), a_model()
+    weights = np.linspace(0.2, 3.0, len(scenario.clients))
+    policy = FirstFreeEdge(client_weights=weights)
+    strategy = StagewiseStrategy(scenario, policy, edge_rounds=2)
+    result = start(strategy, a_grid(), model=model)
+    given = {"edge_rounds": 2, "client_weights": weights}
+    decision = strategy.rounds[0].decision
+    assert_close(result, mean_by_edge(model, decision, scenario.clients.data, **given))
+
+
 def test_where_no_edge_counts_nobody_is_asked_and_the_model_stays():
     policy, grid = FirstFreeEdge(edge_weights=np.zeros(3)), a_grid()
     result = start(StagewiseStrategy(a_scenario(), policy), grid)

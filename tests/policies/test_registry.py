@@ -198,6 +198,10 @@ def test_every_breach_of_the_contract_is_named(scenario):
         (Answer(changed(client, edge)), f"client 'c{client}' has no link to edge 'es{edge}'"),
         (Answer(changed(crowd, full)), f"edge 'es{full}' has 3 clients, above its capacity 2"),
         (Answer(nobody, None, np.ones(2)), r"edge_weights must have shape \(3,\), not \(2,\)"),
+        (
+            Answer(nobody, client_weights=np.ones(3)),
+            r"client_weights must have shape \(8,\), not \(3,\)",
+        ),
     ]
     for answer, message in cases:
         with pytest.raises(StagewiseError, match=f"method 'mine', round 5: .*{message}"):

@@ -16,19 +16,13 @@ seeds = st.integers(0, 10**6)
 
 
 def a_case(seed: int):
-    """A scenario, who serves where, and now and then weights that they have already."""
+    """A scenario, who serves where, and now and then weights of edges."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 10)), int(rng.integers(1, 4))
     scenario = random_scenario(seed, *size, data=(0, 120), reference=bool(rng.integers(2)))
     edge_of = random_assignment(scenario, rng)
     edge_weights = rng.choice([0.0, 0.5, 1.0, 3.0], len(scenario.edges))
-    client_weights = rng.uniform(0.2, 5.0, len(scenario.clients))
-    return (
-        scenario,
-        edge_of,
-        edge_weights if rng.random() < 0.5 else None,
-        client_weights if rng.random() < 0.5 else None,
-    )
+    return scenario, edge_of, edge_weights if rng.random() < 0.5 else None
 
 
 def plain_objective(scenario, edge_of, edge_weights, anchors, shares):
@@ -72,12 +66,9 @@ def by_edge(scenario, edge_of, client_weights):
 @given(seeds)
 def test_no_other_weights_bring_the_labels_closer(seed: int) -> None:
     """Beside a general solver, from the data's shares and from ours."""
-    scenario, edge_of, edge_weights, client_weights = a_case(seed)
-    given_weights = np.ones(len(scenario.clients)) if client_weights is None else client_weights
-    anchors = by_edge(scenario, edge_of, given_weights)
-    found = label_weights(
-        scenario, edge_of, edge_weights=edge_weights, client_weights=client_weights
-    )
+    scenario, edge_of, edge_weights = a_case(seed)
+    anchors = by_edge(scenario, edge_of, np.ones(len(scenario.clients)))
+    found = label_weights(scenario, edge_of, edge_weights=edge_weights, largest=np.inf)
     shares = by_edge(scenario, edge_of, found)
 
     def value(logits):
@@ -99,18 +90,22 @@ def test_no_other_weights_bring_the_labels_closer(seed: int) -> None:
 
 
 @given(seeds)
-def test_an_edge_keeps_its_data_and_those_away_their_weights(seed: int) -> None:
-    scenario, edge_of, edge_weights, client_weights = a_case(seed)
-    before = None if client_weights is None else client_weights.copy()
-    found = label_weights(
-        scenario, edge_of, edge_weights=edge_weights, client_weights=client_weights
-    )
-    assert (found > 0).all() and np.isfinite(found).all()
-    if before is not None:
-        np.testing.assert_array_equal(client_weights, before)
+def test_an_edge_keeps_its_data_and_those_away_count_as_before(seed: int) -> None:
+    scenario, edge_of, edge_weights = a_case(seed)
+    found = label_weights(scenario, edge_of, edge_weights=edge_weights, largest=np.inf)
     away = (edge_of < 0) | (scenario.clients.data == 0)
-    given_weights = np.ones(len(found)) if before is None else before
-    np.testing.assert_array_equal(found[away], given_weights[away])
+    np.testing.assert_array_equal(found[away], 1.0)
+    for edge in range(len(scenario.edges)):
+        data = np.where(edge_of == edge, scenario.clients.data, 0)
+        assert data @ found == pytest.approx(data.sum())
+
+
+@given(seeds, st.floats(1.0, 5.0))
+def test_no_weight_is_beyond_the_largest(seed: int, largest: float) -> None:
+    scenario, edge_of, edge_weights = a_case(seed)
+    free = label_weights(scenario, edge_of, edge_weights=edge_weights, largest=np.inf)
+    found = label_weights(scenario, edge_of, edge_weights=edge_weights, largest=largest)
+    np.testing.assert_array_equal(found, np.clip(free, 1 / largest, largest))
 
 
 def test_labels_that_are_there_are_balanced() -> None:
@@ -123,7 +118,11 @@ def test_labels_that_are_there_are_balanced() -> None:
 def test_loyalty_keeps_a_client_with_a_rare_label_from_being_all() -> None:
     scenario = with_labels([[1000, 0], [0, 1]])
     shares = [
-        by_edge(scenario, np.zeros(2), label_weights(scenario, np.zeros(2, int), loyalty=term))[0][1]
+        by_edge(
+            scenario,
+            np.zeros(2),
+            label_weights(scenario, np.zeros(2, int), loyalty=term, largest=np.inf),
+        )[0][1]
         for term in (1e-6, LOYALTY, 1.0, 1e6)
     ]
     assert shares == sorted(shares, reverse=True)
@@ -143,6 +142,4 @@ def test_one_edge_makes_up_for_what_another_cannot_have() -> None:
 def with_labels(label_counts, edges=1):
     """Clients that hold so many samples of two labels."""
     scenario = random_scenario(0, len(label_counts), edges, labels=2)
-    return replace(
-        scenario, clients=replace(scenario.clients, label_counts=np.array(label_counts))
-    )
+    return replace(scenario, clients=replace(scenario.clients, label_counts=np.array(label_counts)))

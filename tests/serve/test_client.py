@@ -44,7 +44,13 @@ def test_it_conforms(tmp_path, policy):
 
 @pytest.mark.parametrize(
     ("policy", "options"),
-    [("pool", ""), ("oort,k=8+nearest", ""), ("local-search", "?remedy=reweight")],
+    [
+        ("pool", ""),
+        ("oort,k=8+nearest", ""),
+        ("local-search", "?remedy=reweight"),
+        ("pool-to-target", ""),
+        ("fedcs+label-weights", "?remedy=reweight"),
+    ],
 )
 def test_decisions_are_those_of_the_policy_itself(tmp_path, policy, options):
     scenario = small_scenario()
@@ -63,9 +69,7 @@ def test_decisions_are_those_of_the_policy_itself(tmp_path, policy, options):
         asked.close()
     assert decided_in_process(found) == decided_in_process(expected)
     for ours, theirs in zip(found, expected, strict=True):
-        weights = ours.answer.edge_weights, theirs.answer.edge_weights
-        assert (weights[0] is None) == (weights[1] is None)
-        assert weights[0] is None or np.array_equal(*weights)
+        assert ours.answer.named_weights(scenario) == theirs.answer.named_weights(scenario)
 
 
 def test_what_a_service_answers_is_not_exchanged(tmp_path):

@@ -20,7 +20,7 @@ def built() -> list[object]:
         scenario, round_.online, up=np.arange(len(scenario.links)) > 3, gain=scenario.links.gain
     )
     plan = stagewise.plan(scenario, method="local-search", seconds=0.01)
-    answer = stagewise.Answer(np.full(12, -1), edge_weights=np.ones(2))
+    answer = stagewise.Answer(np.full(12, -1), edge_weights=np.ones(2), client_weights=np.ones(12))
     for one in (round_, down):
         _ = one.costs, one.usable, one.edges_up
     _ = scenario.target

@@ -95,6 +95,9 @@ def answer_cases() -> Iterator[Case]:
     for number, value in enumerate(odd):
         case = f"edge_weights, {number}: {value!r}"
         yield case, "edge_weights", lambda v=value: Answer(edge_of, None, v)
+    for number, value in enumerate([*odd, weights]):  # the last of which is 0
+        case = f"client_weights, {number}: {value!r}"
+        yield case, "client_weights", lambda v=value: Answer(edge_of, client_weights=v)
     for value in (*NEVER_NUMBERS, INF, np.inf):
         if type(value) not in (int, float) or not -2 < value < 2:
             yield f"lower_bound: {value!r}", "lower_bound", lambda v=value: Answer(edge_of, v)

@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 
 from stagewise.client.http import Connection
-from stagewise.client.wire import answer_of_record, kept_weights, report_of, request_of
+from stagewise.client.wire import answer_of_record, by_edge, report_of, request_of
 from stagewise.decisions import Answer, DecisionRecord, NamedWeights
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import decode_json
+from stagewise.files import decode_json, json_decoder
 from stagewise.outcomes import Outcome, State
 from stagewise.policies.policy import Policy
 from stagewise.world.rounds import Round, client_number
@@ -28,7 +28,9 @@ _OPTIONS = {"name": str, "seed": int, "seconds": float, "remedy": str, "diversit
 class _Kept(msgspec.Struct):
     """What is taken from a round that the service keeps."""
 
-    weights: msgspec.Raw
+    edge_weights: list[float] | None
+    """In the order of the scenario's edges."""
+    client_weights: dict[str, float] | None = None
 
 
 class Federation(Policy):
@@ -114,9 +116,9 @@ class Federation(Policy):
         self._losses = {}
         record = decode_json(line, DecisionRecord, "the service's answer")
         weights = NamedWeights()
-        if "stagewise-weights" in headers:
-            kept = self._get(f"rounds/{round_.index}")
-            weights = kept_weights(msgspec.json.decode(kept, type=_Kept).weights, self._scenario)
+        if "stagewise-edge-weights" in headers or "stagewise-client-weights" in headers:
+            kept = json_decoder(_Kept).decode(self._get(f"rounds/{round_.index}"))
+            weights = NamedWeights(by_edge(self._scenario, kept.edge_weights), kept.client_weights)
         return answer_of_record(self._scenario, record, weights)
 
     def observe(self, outcome: Outcome) -> None:

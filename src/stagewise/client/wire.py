@@ -122,13 +122,17 @@ def losses_of_request(scenario: Scenario, request: RoundRequest) -> dict[int, fl
     }
 
 
-def kept_weights(content: bytes | msgspec.Raw | None, scenario: Scenario) -> NamedWeights:
+def by_edge(scenario: Scenario, weights: list[float] | None) -> dict[str, float] | None:
+    """What each edge counts for, by its id."""
+    return None if weights is None else dict(zip(scenario.edges.ids, weights, strict=True))
+
+
+def kept_weights(content: bytes | None, scenario: Scenario) -> NamedWeights:
     """What is kept of a decision beside its line."""
     if content is None:
         return NamedWeights()
-    if bytes(content).startswith(b"["):  # as it was kept when only edges could be weighed
-        weights = json_decoder(list[float]).decode(content)
-        return NamedWeights(dict(zip(scenario.edges.ids, weights, strict=True)))
+    if content.startswith(b"["):  # as it was kept when only edges could be weighed
+        return NamedWeights(by_edge(scenario, json_decoder(list[float]).decode(content)))
     return json_decoder(NamedWeights).decode(content)
 
 

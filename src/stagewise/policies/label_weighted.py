@@ -25,7 +25,8 @@ class LabelWeighted(Wrapper):
     Parameters
     ----------
     policy : Policy
-        Any whose answers may be changed. Weights that it gives are where those of this one begin.
+        Any whose answers may be changed. Weights of clients that it gives are replaced; another
+        wrapper that changes who serves belongs inside, since weights are for one assignment alone.
 
     Examples
     --------
@@ -49,12 +50,7 @@ class LabelWeighted(Wrapper):
 
     def decide(self, round_: Round) -> Answer:
         answer = super().decide(round_)
-        weights = label_weights(
-            round_.scenario,
-            answer.edge_of,
-            edge_weights=answer.edge_weights,
-            client_weights=answer.client_weights,
-        )
+        weights = label_weights(round_.scenario, answer.edge_of, edge_weights=answer.edge_weights)
         return replace(answer, client_weights=weights)
 
 

@@ -77,7 +77,8 @@ def policy_names() -> list[str]:
 def policy_name(policy: PolicyLike) -> str:
     """What decisions and runs call `policy`."""
     if isinstance(policy, str):
-        return ALIASES.get(policy, policy)
+        base = policy.removesuffix(LABEL_WEIGHTS)
+        return ALIASES.get(base, base) + policy[len(base) :]
     if isinstance(policy, Policy):
         return policy.title
     return str(getattr(policy, "__name__", type(policy).__name__))

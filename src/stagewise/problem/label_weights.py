@@ -10,6 +10,8 @@ WHOLE = 1.0
 """What the divergence of all edges together counts for, beside that of each."""
 LOYALTY = 0.03
 """What the divergence of the shares from those by data counts for."""
+LARGEST = 10.0
+"""What a weight is at the most, and its inverse at the least: labels are what clients declare."""
 _STEPS = 100
 _SETTLED = 1e-2  # of a weight: training does not tell less apart
 
@@ -19,9 +21,9 @@ def label_weights(
     edge_of: IntArray,
     *,
     edge_weights: FloatArray | None = None,
-    client_weights: FloatArray | None = None,
     whole: float = WHOLE,
     loyalty: float = LOYALTY,
+    largest: float = LARGEST,
 ) -> FloatArray:
     """The clients' weights that bring the labels behind the models closest to the target.
 
@@ -32,7 +34,8 @@ def label_weights(
 
     with P_j = Σ_i s_i P(client i) and P = Σ_j a_j P_j. The sum is convex, and relative to the entropy of
     the shares `1 + whole + loyalty`-smooth: mirror descent by steps of its inverse never raises it. The
-    last term keeps a client with a rare label from being all that its edge learns from.
+    last term keeps a client with a rare label from being all that its edge learns from, and `largest`
+    where not even that does: where labels and target hardly overlap.
 
     Parameters
     ----------
@@ -40,19 +43,21 @@ def label_weights(
         Whose clients serve.
     edge_of : array of int, shape (clients,)
         The edge of each client, -1 for none.
-    edge_weights, client_weights : array of float, optional
-        What they count for so far, beside their data.
+    edge_weights : array of float, optional
+        What the edges count for beside their data.
     whole, loyalty : float
         The factors above; `loyalty` is above 0.
+    largest : float
+        The most that a weight is, and the inverse of the least.
 
     Returns
     -------
     array of float, shape (clients,)
-        What the data of each client is multiplied by; of all in an edge 1 in the mean over its data.
-        Who does not serve, or has no data, keeps what was given.
+        What the data of each client is multiplied by, 1 for who does not serve. In the mean over an
+        edge's data it is 1, unless one of them is beyond `largest`.
     """
     clients = scenario.clients
-    weights = np.ones(len(clients)) if client_weights is None else client_weights.copy()
+    weights = np.ones(len(clients))
     members = np.flatnonzero((edge_of != UNASSIGNED) & (clients.data > 0))
     present, edge = np.unique(edge_of[members], return_inverse=True)
     data = clients.data[members].astype(np.float64)
@@ -60,8 +65,7 @@ def label_weights(
     part = counted * np.bincount(edge, data, minlength=len(present))
     if not part.sum():
         return weights
-    share = data * weights[members]
-    share /= np.bincount(edge, share)[edge]
+    share = data / np.bincount(edge, data)[edge]
     own = clients.label_counts[members] / data[:, None]
     gain = np.zeros(len(members))
     _balance(
@@ -77,7 +81,7 @@ def label_weights(
         np.empty(len(members)),
         np.empty(len(present)),
     )
-    weights[members] *= np.exp(gain)
+    weights[members] = np.clip(np.exp(gain), 1 / largest, largest)
     return weights
 
 

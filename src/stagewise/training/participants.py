@@ -21,8 +21,10 @@ class Participants:
     clients: IntArray
     edge: IntArray
     """The edge of each client, counting only edges that take part."""
+    weight: FloatArray
+    """What each client's data is multiplied by in its edge's mean."""
     share: FloatArray
-    """The weight of each client in its edge's mean (Eq. 2), which is d_i / D_j unless it has its own."""
+    """What each client counts for in its edge's mean (Eq. 2): d_i / D_j where all weights are 1."""
     data_share: FloatArray
     """The share of its edge's data that each client holds, d_i / D_j."""
     edge_share: FloatArray
@@ -53,25 +55,30 @@ class Participants:
         np.add.at(edge_data, edge, sizes)
         cloud = edge_data if edge_weights is None else _checked(edge_weights, edge_data)
         present, row = np.unique(edge, return_inverse=True)
-        weight = cloud[present]
-        data_share = share = sizes / edge_data[edge]
+        counted = cloud[present]
+        weight = np.ones(len(clients))
         if client_weights is not None:
-            weights = _checked_client_weights(client_weights, len(task.data_sizes))[clients]
-            largest = np.zeros(len(present))
-            np.maximum.at(largest, row, weights)  # relative to it no product is too large
-            share = share * (weights / largest[row])
-            share = share / np.bincount(row, share)[row]
-        return cls(clients, row, share, data_share, weight / max(weight.sum(), 1e-300), present)
+            weight = _checked_client_weights(client_weights, len(task.data_sizes))[clients]
+        data_share = sizes / edge_data[edge]
+        share = _shares(row, sizes, weight)
+        edge_share = counted / max(counted.sum(), 1e-300)
+        return cls(clients, row, weight, share, data_share, edge_share, present)
 
     def only(self, chosen: BoolArray) -> "Participants":
         """The `chosen` among the clients, with their shares in the mean and the data of their edge."""
-        clients, edge = self.clients[chosen], self.edge[chosen]
+        clients, edge, weight = self.clients[chosen], self.edge[chosen], self.weight[chosen]
+        data = self.data_share[chosen]
+        data_share = data / np.bincount(edge, data)[edge]
+        share = _shares(edge, data, weight)
+        return Participants(clients, edge, weight, share, data_share, self.edge_share, self.group)
 
-        def of_edge(share: FloatArray) -> FloatArray:
-            return np.asarray(share / np.bincount(edge, share)[edge])
 
-        share, data_share = of_edge(self.share[chosen]), of_edge(self.data_share[chosen])
-        return Participants(clients, edge, share, data_share, self.edge_share, self.group)
+def _shares(edge: IntArray, data: FloatArray | IntArray, weight: FloatArray) -> FloatArray:
+    """What clients count for in their edge's mean, by data times weight."""
+    largest = np.zeros(edge.max(initial=-1) + 1)
+    np.maximum.at(largest, edge, weight)  # relative to it no product is too large, and one is not 0
+    counted = data * (weight / largest[edge])
+    return np.asarray(counted / np.bincount(edge, counted)[edge])
 
 
 def _members(groups: Sequence[IntArray], clients: int) -> tuple[IntArray, IntArray]:

@@ -23,6 +23,7 @@ from stagewise.errors import StagewiseError
 from stagewise.files import decode_json, read_bytes, write_bytes
 from stagewise.loop import run_rounds
 from stagewise.policies.registry import policy_name
+from stagewise.selection.catalogue import LABEL_WEIGHTS
 from stagewise_experiments.code_version import deciding_version, policy_version
 from stagewise_experiments.machine import this_machine
 from stagewise_experiments.measures.preparation import prepare_policy
@@ -234,7 +235,11 @@ def make_policy(setting: Setting, scenario: Scenario) -> Policy:
     """The cell's policy for `scenario`, with all that it calls compiled."""
     name = policy_name(setting.policy)
     prepare_policy(name)
-    return stagewise.make_policy(name, scenario, setting.seed, SECONDS.get(name))
+    return stagewise.make_policy(name, scenario, setting.seed, _seconds_for(name))
+
+
+def _seconds_for(name: str) -> float | None:
+    return SECONDS.get(name.removesuffix(LABEL_WEIGHTS))
 
 
 def _inputs_of(setting: Setting, scenario: Scenario) -> dict[str, Any]:
@@ -245,7 +250,7 @@ def _inputs_of(setting: Setting, scenario: Scenario) -> dict[str, Any]:
         "participation": msgspec.to_builtins(setting.participation),
         "policy": name,
         "seed": setting.seed,
-        "seconds": SECONDS.get(name),
+        "seconds": _seconds_for(name),
         "diversity": setting.diversity,
         "replan_every": setting.replan_every,
         "code_version": deciding_version(),
