@@ -6,7 +6,7 @@ from stagewise.compiled import compiled
 from stagewise.world.costs import UNASSIGNED
 from stagewise.world.scenario import FloatArray, IntArray, Scenario
 
-WHOLE = 1.0
+WHOLE = 3.0
 """What the divergence of all edges together counts for, beside that of each."""
 LOYALTY = 0.03
 """What the divergence of the shares from those by data counts for."""
