@@ -125,9 +125,9 @@ class Answer(Frozen):
 class NamedWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What an answer weighs, by ids: a decision's line in a file says nothing of it."""
 
-    edges: dict[str, float] | None = None
+    edges: Mapping[str, float] | None = None
     """None: every edge by its data."""
-    clients: dict[str, float] | None = None
+    clients: Mapping[str, float] | None = None
     """Of those that serve. None: every client by its data."""
 
     def __bool__(self) -> bool:

@@ -564,9 +564,13 @@ def attack_of(nodes, client, attack):
     "it is rejected with its norm and the limit; the model is that of the others",
 )
 @pytest.mark.parametrize("aggregator", [one for one in AGGREGATORS if judges(one)])
-def test_wrong_updates_are_refused_as_in_the_simulator(nodes, trainer, aggregator):
+@pytest.mark.parametrize(
+    "client_weights", [None, dict(zip(CLIENTS, (0.3, 5.0, 2.0, 0.5), strict=True))]
+)
+def test_wrong_updates_are_refused_as_in_the_simulator(nodes, trainer, aggregator, client_weights):
     """In round 0, with nothing learned, and later by what was learned from it."""
-    refuse_as_the_simulator(nodes, trainer, Defence(SYSTEM, aggregator, 10), scaled_much, "norm of")
+    defence = Defence(SYSTEM, aggregator, 10)
+    refuse_as_the_simulator(nodes, trainer, defence, scaled_much, "norm of", client_weights)
 
 
 @pytest.mark.fault(
@@ -596,14 +600,15 @@ def test_numbers_near_the_largest_are_refused_as_in_the_simulator(design, with_b
         refuse_as_the_simulator(Nodes(design, task), trainer, defence, nearly_infinite, reason)
 
 
-def refuse_as_the_simulator(nodes, trainer, defence, attack, reason):
+def refuse_as_the_simulator(nodes, trainer, defence, attack, reason, client_weights=None):
     attacker, index = CLIENTS[2], SYSTEM.clients.index[CLIENTS[2]]
     attack_of(nodes, attacker, attack)
     weights = trainer.initial_weights()
     with AttackedTrainer(trainer.task, 1, attack, [index]) as attacked:
         simulator = InProcess(SYSTEM, attacked)
         for round_index in range(3):
-            given = RoundOrder(round_index, weights, GROUPS, 60.0, None, defence.safeguards())
+            guard = defence.safeguards()
+            given = RoundOrder(round_index, weights, GROUPS, 60.0, None, guard, client_weights)
             expected, trained = simulator.train_round(given), nodes.transport.train_round(given)
             assert largest_difference(trained.weights, expected.weights) < 1e-6
             refused = {key for key, fate in fates(trained).items() if fate != "counted"}

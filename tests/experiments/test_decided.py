@@ -33,6 +33,7 @@ KINDS = {
         "replan_every": 2,
         "participation": {"fluctuate": True},
     },
+    "weighed": {"policy": "fedcs+label-weights"},
     "diverse": {"policy": "pool-flexible", "diversity": 0.5},
 }
 

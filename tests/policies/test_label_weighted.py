@@ -1,5 +1,7 @@
 """Clients weighted by their labels: the decision stays, and so does what it costs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,14 @@ def test_options_reach_the_policy_behind_the_name():
         np.testing.assert_array_equal(found.edge_of, expected.edge_of)
 
 
+@pytest.mark.parametrize(
+    "name", ["fedcs+label-weights+label-weights", "pool+label-weights+nearest"]
+)
+def test_weights_stand_last_and_once(name):
+    with pytest.raises(StagewiseError, match="must stand last, and once"):
+        make_policy(name, SCENARIO)
+
+
 @pytest.mark.parametrize("name", ["oracle+label-weights", "+label-weights", "label-weights"])
 def test_weights_alone_are_no_policy(name):
     with pytest.raises(StagewiseError, match="must be one of") as error:
@@ -85,20 +95,78 @@ def test_weights_of_clients_are_replaced_and_those_of_edges_counted_in():
         assert after.lower_bound == 0.5
 
 
-def test_another_assignment_has_no_weights_of_the_one_before():
+HARD = Limits(kld_max=0.3, data_min=150, kld_risk=0.9, data_risk=0.9)
+
+
+def test_who_serves_another_edge_than_before_is_weighed_again():
     """`lend` sends clients to other edges: weights that balanced their own would be wrong there."""
-    limits = Limits(kld_max=0.3, data_min=150, kld_risk=0.9, data_risk=0.9)
     lent = 0
     for seed in range(12):
-        scenario = random_scenario(seed, 14, 3, limits=limits, isolated=0, coverage=0.9)
+        scenario = random_scenario(seed, 14, 3, limits=HARD, isolated=0, coverage=0.9)
         plan = stagewise.plan(scenario, method="local-search", seconds=0.05)
         inner = stagewise.LabelWeighted(stagewise.PlanPolicy(plan, "repair", "strict"))
         policy = Remedied(inner, "lend")
         for round_ in bernoulli(scenario, 4, seed):
             before, after = inner.decide(round_), policy.decide(round_)
-            if (before.edge_of != after.edge_of).any():
-                lent += 1
-                assert after.client_weights is None
-            else:
-                assert after.client_weights is not None
+            lent += (before.edge_of != after.edge_of).any()
+            expected = label_weights(scenario, after.edge_of)
+            np.testing.assert_array_equal(after.client_weights, expected)
     assert lent
+
+
+@pytest.mark.parametrize("remedy", ["drop", "reweight"])
+def test_a_remedy_around_weights_is_as_one_within(remedy):
+    changed = 0
+    for seed in range(6):
+        scenario = random_scenario(seed, 14, 3, limits=HARD, isolated=0, coverage=0.9)
+        around = Remedied(make_policy("fedcs+label-weights", scenario), remedy)
+        within = stagewise.LabelWeighted(Remedied(make_policy("fedcs", scenario), remedy))
+        for round_ in bernoulli(scenario, 4, seed):
+            found, expected = around.decide(round_), within.decide(round_)
+            for part in ("edge_of", "edge_weights", "client_weights"):
+                np.testing.assert_array_equal(getattr(found, part), getattr(expected, part))
+            plain = label_weights(scenario, make_policy("fedcs", scenario).decide(round_).edge_of)
+            changed += not np.array_equal(found.client_weights, plain)
+    assert changed
+
+
+def test_exchanged_and_proven_clients_are_weighed_again():
+    scenario = stagewise.generate.numeric(clients=60, edges=3, seed=1)
+    balanced = stagewise.LabelBalanced(make_policy("pool+label-weights", scenario))
+    pool = make_policy("pool", scenario)
+    exchanged = 0
+    for played in stagewise.run_rounds(balanced, bernoulli(scenario, 5, 1)):
+        answer = played.decision.answer
+        exchanged += (pool.decide(played.decision.round).edge_of != answer.edge_of).any()
+        expected = label_weights(scenario, answer.edge_of)
+        np.testing.assert_array_equal(answer.client_weights, expected)
+    assert exchanged
+    [round_] = bernoulli(scenario, 1, 1)
+    found = stagewise.Proven(stagewise.LabelWeighted(Nobody())).decide(round_)
+    assert (found.edge_of >= 0).any()
+    expected = label_weights(scenario, found.edge_of)
+    np.testing.assert_array_equal(found.client_weights, expected)
+
+
+class Nobody(Policy):
+    def decide(self, round_):
+        return Answer(np.full(len(round_.online), -1))
+
+
+class Trusting(stagewise.Wrapper):
+    """The edges count as somebody trusts them, and the clients at random."""
+
+    def decide(self, round_):
+        answer = super().decide(round_)
+        trust = np.linspace(1.0, 0.5, len(round_.scenario.edges))
+        return replace(answer, edge_weights=trust, client_weights=np.full(len(answer.edge_of), 2.0))
+
+
+def test_exchanges_keep_what_edges_count_for():
+    """What clients counted for was for those who served before."""
+    scenario = stagewise.generate.numeric(clients=60, edges=3, seed=1)
+    balanced = stagewise.LabelBalanced(Trusting(make_policy("pool", scenario)))
+    answers = [p.decision.answer for p in stagewise.run_rounds(balanced, bernoulli(scenario, 5, 1))]
+    for answer in answers:
+        np.testing.assert_array_equal(answer.edge_weights, [1.0, 0.75, 0.5])
+    assert {answer.client_weights is None for answer in answers} == {True, False}

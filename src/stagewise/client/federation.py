@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 
 from stagewise.client.http import Connection
-from stagewise.client.wire import answer_of_record, by_edge, report_of, request_of
-from stagewise.decisions import Answer, DecisionRecord, NamedWeights
+from stagewise.client.wire import RoundWeights, answer_of_record, report_of, request_of
+from stagewise.decisions import Answer, DecisionRecord
 from stagewise.errors import StagewiseError, shown
-from stagewise.files import decode_json, json_decoder
+from stagewise.files import decode_json
 from stagewise.outcomes import Outcome, State
 from stagewise.policies.policy import Policy
 from stagewise.world.rounds import Round, client_number
@@ -23,14 +23,6 @@ from stagewise.world.scenario_json import json_parts
 TOKEN = "STAGEWISE_TOKEN"
 """The environment variable that holds the token, where none is given."""
 _OPTIONS = {"name": str, "seed": int, "seconds": float, "remedy": str, "diversity": float}
-
-
-class _Kept(msgspec.Struct):
-    """What is taken from a round that the service keeps."""
-
-    edge_weights: list[float] | None
-    """In the order of the scenario's edges."""
-    client_weights: dict[str, float] | None = None
 
 
 class Federation(Policy):
@@ -115,10 +107,10 @@ class Federation(Policy):
         line, headers = self._post("decisions", request_of(round_, self._losses))
         self._losses = {}
         record = decode_json(line, DecisionRecord, "the service's answer")
-        weights = NamedWeights()
+        weights = RoundWeights()
         if "stagewise-edge-weights" in headers or "stagewise-client-weights" in headers:
-            kept = json_decoder(_Kept).decode(self._get(f"rounds/{round_.index}"))
-            weights = NamedWeights(by_edge(self._scenario, kept.edge_weights), kept.client_weights)
+            kept = self._get(f"rounds/{round_.index}")
+            weights = decode_json(kept, RoundWeights, "the service's answer")
         return answer_of_record(self._scenario, record, weights)
 
     def observe(self, outcome: Outcome) -> None:

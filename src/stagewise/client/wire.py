@@ -122,27 +122,48 @@ def losses_of_request(scenario: Scenario, request: RoundRequest) -> dict[int, fl
     }
 
 
-def by_edge(scenario: Scenario, weights: list[float] | None) -> dict[str, float] | None:
-    """What each edge counts for, by its id."""
-    return None if weights is None else dict(zip(scenario.edges.ids, weights, strict=True))
+class RoundWeights(msgspec.Struct, frozen=True):
+    """What a decision weighs beside its line, as the service keeps and tells it."""
+
+    edge_weights: list[float] | None = None
+    """In the order of the scenario's edges."""
+    client_weights: Mapping[str, float] | None = None
+    """Of those that serve, by id."""
+
+    @classmethod
+    def of(cls, decision: Decision) -> "RoundWeights":
+        edges = decision.answer.edge_weights
+        named = decision.answer.named_weights(decision.scenario)
+        return cls(None if edges is None else edges.tolist(), named.clients)
+
+    @classmethod
+    def kept(cls, content: bytes | None) -> "RoundWeights":
+        if content is None:
+            return cls()
+        if content.startswith(b"["):
+            return cls(json_decoder(list[float]).decode(content))
+        return json_decoder(cls).decode(content)
+
+    def to_keep(self) -> bytes | None:
+        """A list where only edges are weighed, as releases that knew nothing else keep and read it."""
+        if self.client_weights is not None:
+            return msgspec.json.encode(self)
+        return None if self.edge_weights is None else msgspec.json.encode(self.edge_weights)
 
 
-def kept_weights(content: bytes | None, scenario: Scenario) -> NamedWeights:
-    """What is kept of a decision beside its line."""
-    if content is None:
-        return NamedWeights()
-    if content.startswith(b"["):  # as it was kept when only edges could be weighed
-        return NamedWeights(by_edge(scenario, json_decoder(list[float]).decode(content)))
-    return json_decoder(NamedWeights).decode(content)
-
-
-def answer_of_record(scenario: Scenario, record: DecisionRecord, weights: NamedWeights) -> Answer:
+def answer_of_record(scenario: Scenario, record: DecisionRecord, weights: RoundWeights) -> Answer:
     """The answer that a line and the weights beside it speak of."""
-    edge_of = numbered_assignment(scenario, record.assignment)
-    return Answer(edge_of, record.lower_bound, *weights.arrays(scenario))
+    edges = weights.edge_weights
+    _, clients = NamedWeights(clients=weights.client_weights).arrays(scenario)
+    return Answer(
+        numbered_assignment(scenario, record.assignment),
+        record.lower_bound,
+        None if edges is None else np.array(edges),
+        clients,
+    )
 
 
-def decision_of_record(round_: Round, record: DecisionRecord, weights: NamedWeights) -> Decision:
+def decision_of_record(round_: Round, record: DecisionRecord, weights: RoundWeights) -> Decision:
     """The decision that a line speaks of; its figures are computed again."""
     answer = answer_of_record(round_.scenario, record, weights)
     return make_decision(round_, answer, method=record.method, decision_ms=record.decision_ms)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stagewise.decisions import NamedWeights
 from stagewise.deploy.exchange import (
     ClientReport,
     EdgeReport,
@@ -18,7 +19,7 @@ from stagewise.deploy.exchange import (
     TrainedRound,
 )
 from stagewise.runs.defence import updates_seen
-from stagewise.world.scenario import FloatArray, Scenario
+from stagewise.world.scenario import Scenario
 
 if TYPE_CHECKING:
     from stagewise.outcomes import RoundAccount
@@ -59,7 +60,7 @@ class InProcess:
             order.round,
             edge_weights=shares,
             safeguards=order.safeguards,
-            client_weights=self._client_weights(order),
+            client_weights=NamedWeights(clients=order.client_weights).arrays(self._scenario)[1],
         )
         model_bytes = sum(array.nbytes for array in order.weights.values())
         edge_rounds = self._trainer.task.edge_rounds
@@ -84,14 +85,6 @@ class InProcess:
         judged = tuple(report for result in results for report in result.clients)
         edges = tuple(result.report for result in results)
         return TrainedRound(weights, judged, edges, 0, 0, time.perf_counter() - began)
-
-    def _client_weights(self, order: RoundOrder) -> FloatArray | None:
-        if order.client_weights is None:
-            return None
-        weights = np.ones(len(self._scenario.clients))
-        for client, weight in order.client_weights.items():
-            weights[self._scenario.clients.index[client]] = weight
-        return weights
 
     def _edge(
         self, edge: str, number: int, own: list[ClientReport], account: RoundAccount | None

@@ -25,8 +25,8 @@ class LabelWeighted(Wrapper):
     Parameters
     ----------
     policy : Policy
-        Any whose answers may be changed. Weights of clients that it gives are replaced; another
-        wrapper that changes who serves belongs inside, since weights are for one assignment alone.
+        Any whose answers may be changed. Weights of clients that it gives are replaced. Where a wrapper
+        around this one changes who serves, or what edges count for, clients are weighed again.
 
     Examples
     --------
@@ -49,9 +49,15 @@ class LabelWeighted(Wrapper):
         load(load_label_weights)
 
     def decide(self, round_: Round) -> Answer:
-        answer = super().decide(round_)
-        weights = label_weights(round_.scenario, answer.edge_of, edge_weights=answer.edge_weights)
-        return replace(answer, client_weights=weights)
+        return _weighted(round_, super().decide(round_))
+
+    def weigh(self, round_: Round, answer: Answer) -> Answer:
+        return _weighted(round_, super().weigh(round_, answer))
+
+
+def _weighted(round_: Round, answer: Answer) -> Answer:
+    weights = label_weights(round_.scenario, answer.edge_of, edge_weights=answer.edge_weights)
+    return replace(answer, client_weights=weights)
 
 
 def pool_to_target(

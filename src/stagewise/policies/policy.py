@@ -1,6 +1,7 @@
 """The seam: whatever decides is a `Policy`, and whatever changes decisions wraps one."""
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Protocol
 
 from stagewise.decisions import Answer, require_contract
@@ -67,6 +68,10 @@ class Policy(Component, ABC):
         Only online clients may serve, only over links that are up, and no edge may have more
         clients than its capacity. The round must not be changed.
         """
+
+    def weigh(self, round_: Round, answer: Answer) -> Answer:
+        """An answer that a wrapper changed, with the weights that this policy gives to who serves."""
+        return answer
 
     def close(self) -> None:
         """Give up whatever is under way."""
@@ -138,6 +143,13 @@ class Wrapper(Policy):
         answer = self.policy.decide(round_)
         require_contract(round_, answer, self.title)
         return answer
+
+    def weigh(self, round_: Round, answer: Answer) -> Answer:
+        return self.policy.weigh(round_, answer)
+
+    def moved(self, round_: Round, answer: Answer, edge_of: IntArray) -> Answer:
+        """The answer with another assignment, for which its clients are weighed anew."""
+        return self.weigh(round_, replace(answer, edge_of=edge_of, client_weights=None))
 
     def observe(self, outcome: Outcome) -> None:
         self.policy.observe(outcome)

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from dataclasses import replace
 
 from stagewise.decisions import Answer
 from stagewise.exact.solver import solve_exactly
@@ -54,7 +55,8 @@ class Proven(Wrapper):
         found = solve_exactly(problem, seconds=self.seconds)
         if math.isfinite(found.value):
             LOGGER.info("round %d: feasible after all", round_.index)
-            return Answer(found.assignment, found.lower_bound)
+            proven_answer = replace(answer, lower_bound=found.lower_bound)
+            return self.moved(round_, proven_answer, found.assignment)
         proven = math.isinf(found.lower_bound)
         verdict = "proven infeasible" if proven else f"not settled within {self.seconds:g} s"
         LOGGER.info("round %d: %s", round_.index, verdict)

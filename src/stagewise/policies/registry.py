@@ -92,6 +92,8 @@ def policy_factory(name: str) -> PolicyFactory:
         made: PolicyFactory = factory_at(name)
         return made
     unweighted = name.removesuffix(LABEL_WEIGHTS)
+    if LABEL_WEIGHTS in unweighted:
+        raise StagewiseError(f"method = {shown(name)}: +label-weights must stand last, and once")
     if unweighted != name:
         return _weighted(policy_factory(unweighted))
     base, _, reading = name.partition(":")

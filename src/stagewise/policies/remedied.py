@@ -54,19 +54,19 @@ class Remedied(Wrapper):
         evaluation = evaluate(round_, answer.edge_of)
         if self.remedy == "reweight":
             weights = edge_weights(round_.scenario.limits, evaluation)
-            return replace(answer, edge_weights=weights)
+            return self.weigh(round_, replace(answer, edge_weights=weights))
         failing = evaluation.failing
         if not failing.any():
             return answer
         if self.remedy == "drop":
             dropped = (answer.edge_of != UNASSIGNED) & failing[answer.edge_of]
-            return replace(answer, edge_of=np.where(dropped, UNASSIGNED, answer.edge_of))
+            rest = np.where(dropped, UNASSIGNED, answer.edge_of)
+            return self.weigh(round_, replace(answer, edge_of=rest))
         if self.mode == "flexible" or self.plan is None:
             return answer
         lent = repair_by_lending(self.plan, round_)
         fewer = evaluate(round_, lent).failing.sum() < failing.sum()
-        # Weights were made for who served where before.
-        return Answer(lent, answer.lower_bound) if fewer else answer
+        return self.moved(round_, answer, lent) if fewer else answer
 
 
 def checked_remedy(remedy: Remedy) -> Remedy:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from stagewise.client.wire import OutcomeReport, RoundRequest, kept_weights, line_of_request
+from stagewise.client.wire import OutcomeReport, RoundRequest, RoundWeights, line_of_request
 from stagewise.files import json_decoder
 from stagewise.policies.registry import policy_names
 from stagewise.serve.access import require
@@ -67,9 +67,9 @@ async def decide(request: Request, name: FederationName) -> Response:
     if decided.new is not None:
         service.metrics.decided(decided.new)
     headers = {}  # which weights there are at /rounds/N
-    if decided.weights.edges is not None:
+    if decided.weights.edge_weights is not None:
         headers["Stagewise-Edge-Weights"] = "yes"
-    if decided.weights.clients is not None:
+    if decided.weights.client_weights is not None:
         headers["Stagewise-Client-Weights"] = "yes"
     return Response(decided.line + b"\n", 200, headers, "application/json")
 
@@ -218,15 +218,12 @@ def one_round(request: Request, name: FederationName, number: Number) -> Respons
         lambda: f"round {number}: must be one that is decided",
     )
     outcome = store.entry(name, "outcome", number)
-    scenario = service_of(request).federations.cached(name).scenario
-    weights = kept_weights(row.more, scenario)
-    edge_weights, _ = weights.arrays(scenario)
+    weights = RoundWeights.kept(row.more)
     return json_answer(
         {
             "round": msgspec.Raw(row.asked),
             "decision": msgspec.Raw(row.answer),
-            "edge_weights": None if edge_weights is None else edge_weights.tolist(),
-            "client_weights": weights.clients,
+            **msgspec.structs.asdict(weights),
             "outcome": None if outcome is None else msgspec.Raw(outcome.asked),
         }
     )

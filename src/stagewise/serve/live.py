@@ -17,13 +17,13 @@ import numpy as np
 from stagewise.client.wire import (
     OutcomeReport,
     RoundRequest,
+    RoundWeights,
     decision_of_record,
-    kept_weights,
     losses_of_request,
     outcome_of_report,
     round_of_request,
 )
-from stagewise.decisions import Decision, DecisionRecord, NamedWeights, make_decision
+from stagewise.decisions import Decision, DecisionRecord, make_decision
 from stagewise.files import json_decoder
 from stagewise.loop import announce_round
 from stagewise.outcomes import expected_outcome
@@ -46,7 +46,7 @@ class Decided(NamedTuple):
 
     line: bytes
     """As it stands in a file, without the line break."""
-    weights: NamedWeights
+    weights: RoundWeights
     new: Decision | None
     """None for one that was there already."""
 
@@ -118,9 +118,7 @@ class LiveFederation:
                     if self._appended([*before, entry], snapshot):
                         self._last_round, self._open = index, decision
                         assert entry.answer is not None
-                        return Decided(
-                            entry.answer, kept_weights(entry.more, self.scenario), decision
-                        )
+                        return Decided(entry.answer, RoundWeights.of(decision), decision)
 
     def observe(self, index: int, report: OutcomeReport) -> bool:
         """Tell the policy what came of a round; whether it is news."""
@@ -205,7 +203,7 @@ class LiveFederation:
                 f"round {row.round}: was decided for another request: who is online, links, losses and "
                 f"surcharges must be as they were"
             )
-        return Decided(row.answer, kept_weights(row.more, self.scenario), None)
+        return Decided(row.answer, RoundWeights.kept(row.more), None)
 
     # In step with the store
 
@@ -277,7 +275,7 @@ class LiveFederation:
             round_ = round_of_request(self.scenario, request, entry.round)
             _decided(policy, round_, losses_of_request(self.scenario, request))
             record = json_decoder(DecisionRecord).decode(entry.answer)
-            self._open = decision_of_record(round_, record, kept_weights(entry.more, self.scenario))
+            self._open = decision_of_record(round_, record, RoundWeights.kept(entry.more))
             self._last_round = entry.round
 
     def _follow(self, policy: Policy, plan: int | None) -> None:
@@ -308,14 +306,14 @@ def _decided(policy: Policy, round_: Round, losses: dict[int, float]) -> Decisio
 
 
 def _entry_of(decision: Decision, request: RoundRequest, key: str | None) -> NewEntry:
-    weights, index = decision.answer.named_weights(decision.scenario), decision.round.index
+    index = decision.round.index
     return NewEntry(
         "decision",
         index,
         key,
         asked=_asked(request, index),
         answer=msgspec.json.encode(decision.record()),
-        more=msgspec.json.encode(weights) if weights else None,
+        more=RoundWeights.of(decision).to_keep(),
     )
 
 
