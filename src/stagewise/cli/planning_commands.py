@@ -248,6 +248,7 @@ def methods(json: Json = False) -> None:
     selectors, associators = stagewise.selector_names(), stagewise.associator_names()
     typer.echo(f"\nselectors, for SELECTOR+ASSOCIATOR: {', '.join(selectors)}")
     typer.echo(f"associators: {', '.join(associators)}")
+    typer.echo("\nbehind any name: +label-weights, for clients that count by their labels, too")
 
 
 def _show(summaries: "list[MethodSummary]") -> None:
