@@ -136,14 +136,15 @@ class NamedWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     def arrays(self, scenario: Scenario) -> tuple[FloatArray | None, FloatArray | None]:
         """`edge_weights` and `client_weights` of an answer for `scenario`; 1 for what is not named."""
         return (
-            _numbered_weights(self.edges, scenario.edges.index, "edge"),
-            _numbered_weights(self.clients, scenario.clients.index, "client"),
+            numbered_weights(self.edges, scenario.edges.index, "edge"),
+            numbered_weights(self.clients, scenario.clients.index, "client"),
         )
 
 
-def _numbered_weights(
+def numbered_weights(
     given: Mapping[str, float] | None, index: Mapping[str, int], thing: str
 ) -> FloatArray | None:
+    """Weights by number from those by id; 1 for what is not named, None where nothing is weighed."""
     if given is None:
         return None
     weights = np.ones(len(index))

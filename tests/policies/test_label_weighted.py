@@ -11,7 +11,8 @@ from stagewise.decisions import Answer
 from stagewise.errors import StagewiseError
 from stagewise.policies.policy import Policy
 from stagewise.policies.registry import make_policy, policy_factory
-from stagewise.policies.remedied import Remedied
+from stagewise.policies.remedied import Remedied, edge_weights
+from stagewise.problem.evaluation import evaluate
 from stagewise.problem.label_weights import label_weights
 from stagewise.testing import assert_conforms
 from stagewise.world.participation import bernoulli
@@ -146,6 +147,33 @@ def test_exchanged_and_proven_clients_are_weighed_again():
     assert (found.edge_of >= 0).any()
     expected = label_weights(scenario, found.edge_of)
     np.testing.assert_array_equal(found.client_weights, expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_edges_are_weighed_again_where_a_round_was_settled_after_all(weighted):
+    """Not as before, when nobody served: then no edge would count."""
+    scenario = stagewise.generate.numeric(clients=60, edges=3, seed=1)
+    [round_] = bernoulli(scenario, 1, 1)
+    reweighted = Remedied(Nobody(), "reweight")
+    inner = stagewise.LabelWeighted(reweighted) if weighted else reweighted
+    found = stagewise.Proven(inner).decide(round_)
+    np.testing.assert_array_equal(found.edge_weights, 1.0)
+    assert (found.client_weights is not None) is weighted
+
+
+def test_edges_are_weighed_again_where_clients_are_lent():
+    lent = 0
+    for seed in range(12):
+        scenario = random_scenario(seed, 14, 3, limits=HARD, isolated=0, coverage=0.9)
+        plan = stagewise.plan(scenario, method="local-search", seconds=0.05)
+        within = Remedied(stagewise.PlanPolicy(plan, "repair", "strict"), "reweight")
+        policy = Remedied(within, "lend")
+        for round_ in bernoulli(scenario, 4, seed):
+            before, after = within.decide(round_), policy.decide(round_)
+            lent += (before.edge_of != after.edge_of).any()
+            expected = edge_weights(scenario.limits, evaluate(round_, after.edge_of))
+            np.testing.assert_array_equal(after.edge_weights, expected)
+    assert lent
 
 
 class Nobody(Policy):

@@ -11,9 +11,9 @@ from stagewise.decisions import (
     Answer,
     Decision,
     DecisionRecord,
-    NamedWeights,
     make_decision,
     numbered_assignment,
+    numbered_weights,
 )
 from stagewise.errors import StagewiseError, shown
 from stagewise.fates import Fate
@@ -154,12 +154,11 @@ class RoundWeights(msgspec.Struct, frozen=True):
 def answer_of_record(scenario: Scenario, record: DecisionRecord, weights: RoundWeights) -> Answer:
     """The answer that a line and the weights beside it speak of."""
     edges = weights.edge_weights
-    _, clients = NamedWeights(clients=weights.client_weights).arrays(scenario)
     return Answer(
         numbered_assignment(scenario, record.assignment),
         record.lower_bound,
         None if edges is None else np.array(edges),
-        clients,
+        numbered_weights(weights.client_weights, scenario.clients.index, "client"),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stagewise.decisions import NamedWeights
+from stagewise.decisions import numbered_weights
 from stagewise.deploy.exchange import (
     ClientReport,
     EdgeReport,
@@ -60,7 +60,7 @@ class InProcess:
             order.round,
             edge_weights=shares,
             safeguards=order.safeguards,
-            client_weights=NamedWeights(clients=order.client_weights).arrays(self._scenario)[1],
+            client_weights=numbered_weights(order.client_weights, clients.index, "client"),
         )
         model_bytes = sum(array.nbytes for array in order.weights.values())
         edge_rounds = self._trainer.task.edge_rounds

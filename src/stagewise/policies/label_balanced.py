@@ -109,7 +109,7 @@ class LabelBalanced(Wrapper):
             found = local_search(prices, answer.edge_of, effort=_EFFORT)
             cost = evaluate(round_, found.assignment).cost
             if found.violation == 0 and cost <= (1 + self.share) * before.cost:
-                return self.moved(round_, answer, found.assignment)
+                return self.reassigned(round_, answer, found.assignment)
             own = own / 2
         return answer
 

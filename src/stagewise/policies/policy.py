@@ -147,8 +147,8 @@ class Wrapper(Policy):
     def weigh(self, round_: Round, answer: Answer) -> Answer:
         return self.policy.weigh(round_, answer)
 
-    def moved(self, round_: Round, answer: Answer, edge_of: IntArray) -> Answer:
-        """The answer with another assignment, for which its clients are weighed anew."""
+    def reassigned(self, round_: Round, answer: Answer, edge_of: IntArray) -> Answer:
+        """The answer with another assignment, for which its clients are weighed again."""
         return self.weigh(round_, replace(answer, edge_of=edge_of, client_weights=None))
 
     def observe(self, outcome: Outcome) -> None:

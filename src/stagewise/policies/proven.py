@@ -55,8 +55,8 @@ class Proven(Wrapper):
         found = solve_exactly(problem, seconds=self.seconds)
         if math.isfinite(found.value):
             LOGGER.info("round %d: feasible after all", round_.index)
-            proven_answer = replace(answer, lower_bound=found.lower_bound)
-            return self.moved(round_, proven_answer, found.assignment)
+            bounded = replace(answer, lower_bound=found.lower_bound)
+            return self.reassigned(round_, bounded, found.assignment)
         proven = math.isinf(found.lower_bound)
         verdict = "proven infeasible" if proven else f"not settled within {self.seconds:g} s"
         LOGGER.info("round %d: %s", round_.index, verdict)

@@ -51,11 +51,9 @@ class Remedied(Wrapper):
 
     def decide(self, round_: Round) -> Answer:
         answer = super().decide(round_)
-        evaluation = evaluate(round_, answer.edge_of)
         if self.remedy == "reweight":
-            weights = edge_weights(round_.scenario.limits, evaluation)
-            return self.weigh(round_, replace(answer, edge_weights=weights))
-        failing = evaluation.failing
+            return self.weigh(round_, answer)
+        failing = evaluate(round_, answer.edge_of).failing
         if not failing.any():
             return answer
         if self.remedy == "drop":
@@ -66,7 +64,14 @@ class Remedied(Wrapper):
             return answer
         lent = repair_by_lending(self.plan, round_)
         fewer = evaluate(round_, lent).failing.sum() < failing.sum()
-        return self.moved(round_, answer, lent) if fewer else answer
+        return self.reassigned(round_, answer, lent) if fewer else answer
+
+    def weigh(self, round_: Round, answer: Answer) -> Answer:
+        if self.remedy == "reweight":
+            evaluation = evaluate(round_, answer.edge_of)
+            weights = edge_weights(round_.scenario.limits, evaluation)
+            answer = replace(answer, edge_weights=weights)
+        return super().weigh(round_, answer)
 
 
 def checked_remedy(remedy: Remedy) -> Remedy:
