@@ -73,7 +73,7 @@ plt.show()
 #    * - must let every planned client train when it is there, as in the paper
 #      - ``pool-strict``, and read :ref:`what that costs <sphx_glr_gallery_plot_price_of_commitment.py>`
 #    * - want fewer rounds to a target
-#      - ``pool-balanced``
+#      - ``pool-to-target``: rounds cost the same, and fewer are needed
 #    * - want a proof, and have a second a round
 #      - ``exact``, or ``decide --prove`` for rounds that stay infeasible
 #    * - have no plan, or a system that changes completely from round to round
