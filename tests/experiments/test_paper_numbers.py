@@ -45,6 +45,7 @@ IDS = [
     "fig-traces",
     "fig-to-target",
     "fig-to-target-cifar10",
+    "fig-label-weights",
 ]
 
 # The paper's tables in reading order: a header, then a row's name and its cells.
