@@ -6,13 +6,11 @@ from stagewise.decisions import Answer
 from stagewise.errors import StagewiseError
 from stagewise.loading import load
 from stagewise.outcomes import Outcome, State
-from stagewise.plans import Plan
 from stagewise.policies.plan_policy import pool_flexible
-from stagewise.policies.policy import Policy, Wrapper
+from stagewise.policies.policy import Policy, Wrapper, wrapped_in
 from stagewise.pool.surcharge import surcharged
 from stagewise.problem.evaluation import evaluate
 from stagewise.problem.statement import p0, p2
-from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.search.fast_links import fast_links
 from stagewise.search.instance import build_instance
 from stagewise.search.local_search import Effort, local_search
@@ -142,16 +140,5 @@ def label_surcharge(scenario: Scenario, served: FloatArray) -> FloatArray:
     return np.asarray(slope - slope.min())
 
 
-def pool_balanced(
-    scenario: Scenario,
-    *,
-    seed: int,
-    seconds: float | None,
-    plan: Plan | None = None,
-    progress: ProgressCallback = ignore_progress,
-) -> Policy:
-    """The pool, free in every round, with labels in balance over the rounds."""
-    pool = pool_flexible(scenario, seed=seed, seconds=seconds, plan=plan, progress=progress)
-    policy = LabelBalanced(pool)
-    policy.name = "pool-balanced"
-    return policy
+pool_balanced = wrapped_in(LabelBalanced, pool_flexible, "pool-balanced")
+"""The pool, free in every round, with labels in balance over the rounds."""

@@ -5,14 +5,11 @@ from dataclasses import replace
 from stagewise.decisions import Answer
 from stagewise.errors import StagewiseError
 from stagewise.loading import load
-from stagewise.plans import Plan
 from stagewise.policies.plan_policy import pool_flexible
-from stagewise.policies.policy import Policy, Wrapper
+from stagewise.policies.policy import Policy, Wrapper, wrapped_in
 from stagewise.problem.label_weights import label_weights
-from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.warm_up import load_label_weights
 from stagewise.world.rounds import Round
-from stagewise.world.scenario import Scenario
 
 
 class LabelWeighted(Wrapper):
@@ -60,16 +57,5 @@ def _weighted(round_: Round, answer: Answer) -> Answer:
     return replace(answer, client_weights=weights)
 
 
-def pool_to_target(
-    scenario: Scenario,
-    *,
-    seed: int,
-    seconds: float | None,
-    plan: Plan | None = None,
-    progress: ProgressCallback = ignore_progress,
-) -> Policy:
-    """The pool, free in every round, with clients weighted by their labels."""
-    pool = pool_flexible(scenario, seed=seed, seconds=seconds, plan=plan, progress=progress)
-    policy = LabelWeighted(pool)
-    policy.name = "pool-to-target"
-    return policy
+pool_to_target = wrapped_in(LabelWeighted, pool_flexible, "pool-to-target")
+"""The pool, free in every round, with clients weighted by their labels."""

@@ -1,8 +1,10 @@
 """The seam: whatever decides is a `Policy`, and whatever changes decisions wraps one."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from functools import wraps
+from typing import Any, Protocol
 
 from stagewise.decisions import Answer, require_contract
 from stagewise.errors import StagewiseError
@@ -163,3 +165,17 @@ class Wrapper(Policy):
 
     def close(self) -> None:
         self.policy.close()
+
+
+def wrapped_in(
+    wrapper: Callable[[Policy], Policy], factory: PolicyFactory, name: str | None = None
+) -> PolicyFactory:
+    """A factory of what `factory` makes, with a wrapper around it that may have a name of its own."""
+
+    @wraps(factory)  # what it can be given stays the same
+    def make(scenario: Scenario, **options: Any) -> Policy:
+        policy = wrapper(factory(scenario, **options))
+        policy.name = name or policy.name
+        return policy
+
+    return make

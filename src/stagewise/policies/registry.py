@@ -4,7 +4,7 @@ A selector and an associator with a plus between them are a policy too: `oort+ne
 policy may stand `+label-weights`: its clients are then weighted as `LabelWeighted` does.
 """
 
-from functools import partial, wraps
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -14,7 +14,7 @@ from stagewise.plans import Plan
 from stagewise.plug_ins import load_named, names_in
 from stagewise.policies.compose import Compose
 from stagewise.policies.label_weighted import LabelWeighted
-from stagewise.policies.policy import Policy, PolicyFactory
+from stagewise.policies.policy import Policy, PolicyFactory, wrapped_in
 from stagewise.progress import ProgressCallback, ignore_progress
 from stagewise.selection.catalogue import (
     LABEL_WEIGHTS,
@@ -95,7 +95,7 @@ def policy_factory(name: str) -> PolicyFactory:
     if LABEL_WEIGHTS in unweighted:
         raise StagewiseError(f"method = {shown(name)}: +label-weights must stand last, and once")
     if unweighted != name:
-        return _weighted(policy_factory(unweighted))
+        return wrapped_in(LabelWeighted, policy_factory(unweighted))
     base, _, reading = name.partition(":")
     if reading and base in policy_names():
         read: Any = policy_factory(base)
@@ -109,14 +109,6 @@ def policy_factory(name: str) -> PolicyFactory:
     if parts is not None:
         return _composed(*parts)
     raise StagewiseError(f"method = {shown(name)}: must be one of {', '.join(policy_names())}")
-
-
-def _weighted(factory: PolicyFactory) -> PolicyFactory:
-    @wraps(factory)  # what it can be given stays the same
-    def make(scenario: Scenario, **options: Any) -> Policy:
-        return LabelWeighted(factory(scenario, **options))
-
-    return make
 
 
 def _composed(selector: str, associator: str) -> PolicyFactory:
